@@ -1,0 +1,43 @@
+"""Tasks: the connected groups of queries that share state. Each task runs as one keyed operator on Spark, with its own clock.
+
+Two queries are of one task when they have a window, or anything above a window, in common; reading the same stream is not sharing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kigen.plan.nodes import App, Node, Query, Scan
+
+
+@dataclass(frozen=True)
+class Task:
+    name: str
+    queries: tuple[Query, ...]
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        return tuple(sorted({s for q in self.queries for s in q.streams}))
+
+    @property
+    def deadline_us(self) -> int | None:
+        return min((q.deadline_us for q in self.queries if q.deadline_us is not None), default=None)
+
+
+def extract_tasks(app: App) -> tuple[Task, ...]:
+    """Group the app's queries by shared sub-plans, in the order of their first query."""
+    groups: list[tuple[list[Query], set[Node]]] = []
+    for query in app.queries:
+        nodes = {n for n in query.root.walk() if not isinstance(n, Scan)}
+        members, held, apart = [query], set(nodes), []
+        for group in groups:
+            if group[1] & nodes:
+                members = group[0] + members
+                held |= group[1]
+            else:
+                apart.append(group)
+        groups = [*apart, (members, held)]
+    order = {q.name: i for i, q in enumerate(app.queries)}
+    ordered = [sorted(g[0], key=lambda q: order[q.name]) for g in groups]
+    ordered.sort(key=lambda g: order[g[0].name])
+    return tuple(Task(f"task{i}", tuple(g)) for i, g in enumerate(ordered))

@@ -1,0 +1,53 @@
+"""The five types of CQL, and how each travels as an Arrow column.
+
+Every column of every block has exactly one of these Arrow types; a TIMESTAMP is UTC microseconds without a zone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+
+
+class Type(Enum):
+    BOOLEAN = "BOOLEAN"
+    BIGINT = "BIGINT"
+    DOUBLE = "DOUBLE"
+    STRING = "STRING"
+    TIMESTAMP = "TIMESTAMP"
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return _ARROW[self]
+
+    @property
+    def duckdb(self) -> str:
+        return "VARCHAR" if self is Type.STRING else self.value
+
+    def __str__(self) -> str:
+        return self.value
+
+
+_ARROW: dict[Type, pa.DataType] = {
+    Type.BOOLEAN: pa.bool_(),
+    Type.BIGINT: pa.int64(),
+    Type.DOUBLE: pa.float64(),
+    Type.STRING: pa.string(),
+    Type.TIMESTAMP: pa.timestamp("us"),
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: Type
+
+
+Schema = tuple[Column, ...]
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """The Arrow schema of a block's columns inside the kernel: positional names c0, c1, ... (names may repeat in SQL)."""
+    return pa.schema([pa.field(f"c{i}", column.type.arrow) for i, column in enumerate(schema)])
