@@ -1,0 +1,78 @@
+"""What a connector is: a replayable log that gives ranges on the driver and tables in the executors; and where results go.
+
+Invariant: `read` of the same range gives the same table, always and anywhere; a position is plain JSON and is recorded in Spark's offset.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+Position = dict[str, Any]  # JSON
+
+
+class InputError(ValueError):
+    """Input that cannot be read: ends the run with exit code 1. Carries the place; survives pickling through Spark."""
+
+    def __init__(self, message: str, file: str | None = None, line: int | None = None, field: str | None = None) -> None:
+        super().__init__(message, file, line, field)
+        self.message, self.file, self.line, self.field = message, file, line, field
+
+    def __str__(self) -> str:
+        place = ":".join(str(p) for p in (self.file, self.line) if p is not None)
+        named = f" field '{self.field}':" if self.field else ""
+        return f"{place}:{named} {self.message}" if place else self.message
+
+
+@dataclass(frozen=True)
+class Range:
+    """A piece of one stream, from `start` to `end`. JSON through `to_json`/`from_json`; small, whatever the data's size."""
+
+    stream: str
+    start: Position
+    end: Position
+    rows: int | None = None  # as far as the driver knows
+    last_ts_us: int | None = None  # timestamp of about the last tuple, for keeping streams in step; a hint only
+    progress_us: int | None = None  # live sources: every later tuple has a timestamp >= this
+    ended: bool = False  # the stream holds nothing after `end`
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> Range:
+        return Range(**value)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """`table`: columns c0, c1, ... in the declared Arrow types, and `_ts` (int64 microseconds, never NULL); in the order of the log."""
+
+    table: pa.Table
+    skipped: int = 0
+    errors: list[str] = field(default_factory=list)  # the first few skipped rows, as text
+
+
+class Source(ABC):
+    """One stream's connector. Constructed on the driver and again in executors: no I/O in `__init__`."""
+
+    live: bool = False  # True: tuples appear as time passes (synthetic without --drain)
+
+    @abstractmethod
+    def initial(self) -> Position:
+        """Where the log begins. Raises InputError if the input is missing or has a wrong header."""
+
+    @abstractmethod
+    def advance(self, position: Position, max_rows: int, now_us: int | None = None) -> Range:
+        """The next range after `position`, about `max_rows` at most; empty (`start == end`) when there is none now.
+        `now_us` is the arrival clock; None when draining."""
+
+    @abstractmethod
+    def read(self, piece: Range) -> Rows: ...
+
+    @abstractmethod
+    def fraction(self, position: Position) -> float | None:
+        """How much of a finite source lies before `position`, 0..1; None if endless."""
