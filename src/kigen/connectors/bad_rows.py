@@ -1,0 +1,59 @@
+"""Rows that cannot be read: collected while a range is parsed, then either the end of the run or skipped and counted.
+
+Invariant: which rows are bad, and what is said of each, depends on the row alone, never on how the input was cut into ranges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kigen.connectors.base import InputError
+from kigen.plan.types import Type
+
+KEPT = 5  # skipped rows of a range that are kept as text
+_WRITE = {
+    Type.BOOLEAN: "true or false",
+    Type.BIGINT: "a whole number between -9223372036854775808 and 9223372036854775807",
+    Type.DOUBLE: "a number such as 1.5 or 2e-3",
+    Type.STRING: "text in UTF-8",
+    Type.TIMESTAMP: "a time such as 2026-01-02T03:04:05.000006Z or 2026-01-02T12:04:05+09:00, with Z or an offset",
+}
+_SHOWN = 80
+
+
+def shown(text: str) -> str:
+    """Input as it may stand in a message: on one line and not too long."""
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
+
+
+def wrong_type(text: str, type_: Type) -> str:
+    return f"{type_} required, found {shown(text)}: write {_WRITE[type_]}"
+
+
+def null_timestamp(text: str = "no value") -> str:
+    return f"the stream's timestamp is required, found {text}: write {_WRITE[Type.TIMESTAMP]}"
+
+
+@dataclass
+class BadRows:
+    """One range's bad rows, by row number in the range; of several faults in a row the one of the leftmost column counts."""
+
+    file: str
+    skip: bool
+    _faults: dict[int, tuple[int, int, str | None, str]] = field(default_factory=dict)
+
+    def add(self, row: int, line: int, column: int, name: str | None, message: str) -> None:
+        known = self._faults.get(row)
+        if known is None or column < known[1]:
+            self._faults[row] = (line, column, name, message)
+
+    def __contains__(self, row: int) -> bool:
+        return row in self._faults
+
+    def settle(self) -> tuple[int, list[str]]:
+        """Raise for the first bad row, or under ON ERROR SKIP give the count and the first few as text."""
+        faults = [self._faults[row] for row in sorted(self._faults)]
+        errors = [InputError(message, self.file, line, name) for line, _, name, message in faults[: KEPT if self.skip else 1]]
+        if errors and not self.skip:
+            raise errors[0]
+        return len(faults), [str(error) for error in errors]

@@ -1,0 +1,77 @@
+"""Connector options as an app file writes them: checked names, durations, numbers.
+
+Invariant: whatever is wrong with an option is said by an `OptionError` while the connector is being opened, before any data is
+touched.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Any
+
+from kigen.connectors.base import InputError
+from kigen.plan.nodes import Connector
+
+_UNIT_US = {
+    "us": 1, "microsecond": 1, "microseconds": 1,
+    "ms": 1_000, "millisecond": 1_000, "milliseconds": 1_000,
+    "s": 1_000_000, "sec": 1_000_000, "second": 1_000_000, "seconds": 1_000_000,
+    "m": 60_000_000, "min": 60_000_000, "minute": 60_000_000, "minutes": 60_000_000,
+    "h": 3_600_000_000, "hour": 3_600_000_000, "hours": 3_600_000_000,
+}  # fmt: skip
+_DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+
+
+class OptionError(InputError):
+    """A connector was declared with a wrong option: the app file is at fault, not the data. `option` names it."""
+
+    def __init__(self, message: str, option: str | None = None) -> None:
+        super().__init__(message)
+        self.option = option
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (OptionError, (self.message, self.option))
+
+
+def check_names(owner: str, connector: Connector, allowed: tuple[str, ...]) -> None:
+    """Refuse an option that the connector does not have, suggesting the nearest that it has."""
+    for key, _ in connector.options:
+        if key not in allowed:
+            near = difflib.get_close_matches(key, allowed, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"it has: {', '.join(allowed) or 'none'}"
+            raise OptionError(f"{owner}: connector '{connector.name}' has no option '{key}'; {hint}", key)
+
+
+def duration_us(owner: str, key: str, value: Any) -> int:
+    """`'60 s'`, `'500 ms'`, `'2 min'`; a bare number is seconds."""
+    match = _DURATION.fullmatch(str(value))
+    unit = _UNIT_US.get(match.group(2).lower() or "s") if match else None
+    if isinstance(value, bool) or match is None or unit is None or float(match.group(1)) <= 0:
+        raise OptionError(f"{owner}: {key} must be a positive duration such as '60 s' or '500 ms', not {value!r}", key)
+    return round(float(match.group(1)) * unit)
+
+
+def number(owner: str, key: str, value: Any, least: float = 0.0) -> float:
+    """A number above `least`."""
+    try:
+        result = float(value)
+    except (TypeError, ValueError):
+        result = float("nan")
+    if isinstance(value, bool) or not result > least or result == float("inf"):
+        raise OptionError(f"{owner}: {key} must be a number above {least:g}, not {value!r}", key)
+    return result
+
+
+def whole(owner: str, key: str, value: Any, least: int = 0) -> int:
+    """A whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise OptionError(f"{owner}: {key} must be a whole number of at least {least}, not {value!r}", key)
+    return value
+
+
+def path_of(owner: str, connector: Connector) -> str:
+    path = connector.option("path")
+    if not isinstance(path, str) or not path:
+        raise OptionError(f"{owner}: connector '{connector.name}' needs a path: write {connector.name} (path = '...')", "path")
+    return path
