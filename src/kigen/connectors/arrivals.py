@@ -38,7 +38,7 @@ class Constant(Arrivals):
         indices = np.arange(first, end, dtype=np.int64)
         if self._rate == int(self._rate):
             return np.asarray(indices * 1_000_000 // int(self._rate), np.int64)
-        return np.floor(indices * (1e6 / self._rate)).astype(np.int64)
+        return np.asarray(np.floor(indices * (1e6 / self._rate)), np.int64)
 
     def count_before(self, offset_us: int) -> int:
         guess = max(0, int(offset_us * self._rate / 1e6) - 2)

@@ -40,9 +40,9 @@ class BadRows:
 
     file: str
     skip: bool
-    _faults: dict[int, tuple[int, int, str | None, str]] = field(default_factory=dict)
+    _faults: dict[int, tuple[int | None, int, str | None, str]] = field(default_factory=dict)
 
-    def add(self, row: int, line: int, column: int, name: str | None, message: str) -> None:
+    def add(self, row: int, line: int | None, column: int, name: str | None, message: str) -> None:
         known = self._faults.get(row)
         if known is None or column < known[1]:
             self._faults[row] = (line, column, name, message)

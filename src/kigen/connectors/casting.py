@@ -49,9 +49,19 @@ def with_ts(columns: list[pa.ChunkedArray], schema: Schema, timestamp: int) -> p
 
 def convert(texts: pa.Array, type_: Type) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     """Values of the type, in the order of `texts` (binary), and the positions that do not fit (NULL among the values)."""
+    return bisect_cast(texts, _CASTS[type_]) if len(texts) else (pa.array([], type_.arrow), np.empty(0, np.int64))
+
+
+def convert_texts(texts: pa.Array, type_: Type) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """The same for strings."""
+    return convert(texts.cast(pa.binary()), type_)
+
+
+def bisect_cast(values: pa.Array, cast: Callable[[pa.Array], pa.Array]) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """The cast values, NULL where the cast raises ArrowInvalid, and those positions."""
     bad: list[int] = []
-    parts = _cast(texts, _CASTS[type_], 0, bad)
-    return pa.concat_arrays(parts) if parts else pa.array([], type_.arrow), np.array(bad, np.int64)
+    parts = _cast(values, cast, 0, bad)
+    return pa.concat_arrays(parts) if parts else cast(values), np.array(bad, np.int64)
 
 
 def _cast(texts: pa.Array, cast: Callable[[pa.Array], pa.Array], offset: int, bad: list[int]) -> list[pa.Array]:
@@ -62,7 +72,7 @@ def _cast(texts: pa.Array, cast: Callable[[pa.Array], pa.Array], offset: int, ba
     except pa.ArrowInvalid:
         if len(texts) == 1:
             bad.append(offset)
-            return [cast(pa.array([None], pa.binary()))]
+            return [cast(pa.nulls(1, texts.type))]
     half = len(texts) // 2
     return _cast(texts.slice(0, half), cast, offset, bad) + _cast(texts.slice(half), cast, offset + half, bad)
 

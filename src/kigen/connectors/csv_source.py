@@ -17,6 +17,7 @@ import pyarrow.csv as pcsv
 
 from kigen.connectors.base import InputError, Rows
 from kigen.connectors.casting import FALSE_TEXTS, TRUE_TEXTS, csv_type, iso_us, with_ts, without_zone
+from kigen.connectors.columns import place_of
 from kigen.connectors.csv_bad_rows import parse_by_text
 from kigen.connectors.records import Offsets, record_ends
 from kigen.connectors.text_source import Span, TextSource
@@ -60,8 +61,8 @@ class CsvSource(TextSource):
 
     def parse(self, span: Span) -> Rows:
         if not span.data.strip(b"\r\n"):
-            columns = [pa.chunked_array([pa.array([], c.type.arrow)]) for c in self.stream.schema]
-            return Rows(with_ts(columns, self.stream.schema, self.timestamp))
+            empty = [pa.chunked_array([], c.type.arrow) for c in self.stream.schema]
+            return Rows(with_ts(empty, self.stream.schema, self.timestamp))
         header = self.header(span.name)
         columns: list[pa.ChunkedArray] | None = None
         with suppress(pa.ArrowInvalid):
@@ -110,18 +111,8 @@ class CsvSource(TextSource):
             raise InputError(f"the header cannot be read: {error}", file, 1) from error
         if not names:
             raise InputError(f"a header is required, found nothing: write the first line {self._wanted()}", file, 1)
-        places = tuple(self._place(file, column.name, names) for column in self.stream.schema)
+        places = tuple(place_of(column.name, names, file, 1, "the header") for column in self.stream.schema)
         return Header(len(names), places, end, 1 + data.count(b"\n", 0, end))
-
-    def _place(self, file: str, wanted: str, names: list[str]) -> int:
-        """By exact name, else by name without regard to case and outer blanks."""
-        for key in (str, lambda text: text.strip().casefold()):
-            found = [i for i, name in enumerate(names) if key(name) == key(wanted)]
-            if len(found) == 1:
-                return found[0]
-            if found:
-                raise InputError(f"the header names it {len(found)} times: one column of that name is required", file, 1, wanted)
-        raise InputError(f"the header has no such column; it has: {', '.join(names)}", file, 1, wanted)
 
     def _wanted(self) -> str:
         return ",".join(column.name for column in self.stream.schema)

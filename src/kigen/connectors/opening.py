@@ -7,7 +7,9 @@ import os
 
 from kigen.connectors.base import Source
 from kigen.connectors.csv_source import CsvSource
+from kigen.connectors.jsonl_source import JsonlSource
 from kigen.connectors.options import OptionError, check_names, path_of
+from kigen.connectors.parquet_source import ParquetSource
 from kigen.connectors.sinks import Sink
 from kigen.connectors.sinks_console import ConsoleSink
 from kigen.connectors.sinks_csv import CsvSink
@@ -25,6 +27,10 @@ def open_source(stream: Stream, directory: str, draining: bool, start_us: int | 
     match stream.source.name.lower():
         case "csv":
             return CsvSource(stream, directory)
+        case "parquet":
+            return ParquetSource(stream, directory)
+        case "jsonl" | "json":
+            return JsonlSource(stream, directory)
         case "synthetic":
             return SyntheticSource(stream, draining, start_us)
     raise _unknown(f"stream '{stream.name}'", stream.source.name, SOURCES)
