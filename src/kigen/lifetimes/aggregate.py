@@ -1,0 +1,197 @@
+"""GROUP BY and global aggregates. A group's row opens and closes where its values change, never at a batch boundary.
+
+State: accumulators by slot, the open row's id by slot, and (direct method, or MIN/MAX) the living tuples' key and argument columns. A group whose
+last tuple died is forgotten. Cost a step: its events, sorted once; MIN/MAX also look at all living tuples of the groups touched.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kigen.lifetimes.accumulators import ArgumentState, Positions, Result, extreme, grown
+from kigen.lifetimes.alive import Chunk, State
+from kigen.lifetimes.blocks import BEFORE_TIME, HOLDER_BITS, NO_HOLDER, Block, Ints, Mask, Signed, take_columns
+from kigen.lifetimes.envelope import greatest
+from kigen.lifetimes.events import Lifecycle
+from kigen.lifetimes.expressions import row_keys
+from kigen.lifetimes.operator import Closed, Events, Message, Opened, Operator, as_block, as_signed
+from kigen.lifetimes.slots import Slots
+from kigen.lifetimes.sweep import Runs, group_runs
+from kigen.plan.nodes import Agg, AggFunc, Aggregate
+from kigen.plan.types import arrow_schema
+
+_EXTREMES = (AggFunc.MIN, AggFunc.MAX)
+_SUMS = (AggFunc.SUM, AggFunc.AVG)
+
+
+class AggregateOperator(Operator):
+    def __init__(self, node: Aggregate, number: int, signed: bool) -> None:
+        self.node, self._signed = node, signed
+        self._living = any(a.func in _EXTREMES for a in node.aggs)
+        self._input = Lifecycle(node.child.schema, signed, self._living)
+        self._presence = [Lifecycle((), signed) for _ in node.presence]
+        self._slots = Slots()
+        self._rows: Ints = np.zeros(0, dtype=np.int64)  # tuples alive, by slot
+        self._present: Ints = np.zeros(0, dtype=np.int64)  # what decides whether the group has its row
+        self._open: Ints = np.zeros(0, dtype=np.int64)  # id of the open row, or NO_HOLDER
+        self._arguments = {a.arg: self._argument(a.arg) for a in node.aggs if a.arg is not None}
+        self._next_id = number << HOLDER_BITS
+        self._now = BEFORE_TIME
+
+    def _argument(self, column: int) -> ArgumentState:
+        summed = any(a.arg == column and a.func in _SUMS for a in self.node.aggs)
+        return ArgumentState(self.node.child.schema[column].type, summed)
+
+    def step(self, inputs: list[Message], now: int) -> Message:
+        before, self._now = self._now, now
+        rows = self._input.events(inputs[0], now)
+        marks = [p.events(_bare(m), now) for p, m in zip(self._presence, inputs[1:], strict=True)]
+        if not len(rows) and not any(len(m) for m in marks):
+            return Signed.empty(self.node.schema) if self._signed else Block.empty(self.node.schema)
+        slot = self._slots.assign(row_keys(rows.columns, len(rows), self.node.keys))
+        if marks:
+            slot = np.concatenate([slot, self._slots.assign(np.zeros(sum(len(m) for m in marks), dtype=np.int64))])
+        runs = group_runs(slot, np.concatenate([rows.time, *(m.time for m in marks)]))
+        positions = Positions.of(runs)
+        alive = self._alive(positions, rows, marks)
+        results = self._results(positions, rows, len(slot) - len(rows), before)
+        opened, closed = self._changes(positions, rows, alive, results)
+        self._forget(positions)
+        return as_signed(opened, closed) if self._signed else as_block(opened, closed)
+
+    def _alive(self, positions: Positions, rows: Events, marks: list[Events]) -> Mask:
+        capacity = self._slots.capacity
+        self._rows, self._present = grown(self._rows, capacity), grown(self._present, capacity)
+        self._open = grown(self._open, capacity, NO_HOLDER)
+        others = sum(len(m) for m in marks)
+        count = positions.spread(np.concatenate([rows.sign, np.zeros(others, dtype=np.int64)]), self._rows)
+        self._count = count
+        if not self.node.presence:
+            return count > 0
+        marked = np.concatenate([np.zeros(len(rows), dtype=np.int64), *(m.sign for m in marks)])
+        return positions.spread(marked, self._present) > 0
+
+    def _results(self, positions: Positions, rows: Events, others: int, before: int) -> list[Result]:
+        padding = np.zeros(others, dtype=np.int64)
+        sign = np.concatenate([rows.sign, padding])
+        columns = {}
+        for column, argument in self._arguments.items():
+            array = rows.columns.column(column)
+            columns[column] = pa.concat_arrays([array, pa.nulls(others, type=array.type)]) if others else array
+            argument.sweep(positions, columns[column], sign, self._slots.capacity)
+        living = self._intervals(positions, before) if self._living else None
+        return [self._result(a, positions, living) for a in self.node.aggs]
+
+    def _result(self, agg: Agg, positions: Positions, living: tuple[Chunk, Ints, Ints] | None) -> Result:
+        if agg.arg is None:
+            count = self._count
+            return Result(pa.array(count), np.concatenate([[True], count[1:] != count[:-1]]))
+        if agg.func not in _EXTREMES:
+            return self._arguments[agg.arg].result(agg.func)
+        assert living is not None
+        chunk, begin, stop = living
+
+        def paint(ranks: Ints) -> Ints:
+            there = ranks >= 0
+            return greatest(begin[there], stop[there], ranks[there], len(positions))
+
+        return extreme(chunk.columns.column(agg.arg), paint, agg.func is AggFunc.MIN)
+
+    def _intervals(self, positions: Positions, before: int) -> tuple[Chunk, Ints, Ints]:
+        """The tuples of touched groups that lived during this step, each as a range of positions."""
+        assert self._input.alive is not None
+        assert self._input.dead is not None
+        chunk = Chunk.concat([self._input.dead, self._input.alive.everything()], self.node.child.schema)
+        slot = self._slots.find(row_keys(chunk.columns, len(chunk), self.node.keys))
+        ordinal_of = np.full(self._slots.capacity, -1, dtype=np.int64)
+        ordinal_of[positions.slots] = np.arange(len(positions.slots))
+        ordinal = ordinal_of[slot]
+        touched = (slot >= 0) & (ordinal >= 0)
+        chunk, ordinal = chunk.filter(touched), ordinal[touched]
+        begin = np.where(chunk.start < before, positions.before[ordinal], _position(positions, ordinal, chunk.start))
+        stop = np.where(chunk.end >= self._now, positions.stop[ordinal], _position(positions, ordinal, chunk.end))
+        return chunk, begin, stop
+
+    def _changes(self, positions: Positions, rows: Events, alive: Mask, results: list[Result]) -> tuple[Opened, Closed]:
+        runs = positions.runs
+        at = positions.of_run
+        changed = alive[at] != alive[at - 1]
+        for result in results:
+            changed |= alive[at] & result.differs[at]
+        run = np.flatnonzero(changed)
+        here = at[run]
+        slot, time = runs.slot[run], runs.time[run]
+        is_alive, was_alive = alive[here], alive[here - 1]
+        ids = np.where(is_alive, self._next_id + np.cumsum(is_alive) - 1, NO_HOLDER)
+        self._next_id += int(is_alive.sum())
+        first = np.concatenate([[True], slot[1:] != slot[:-1]]) if len(slot) else np.zeros(0, dtype=np.bool_)
+        last = np.concatenate([first[1:], [True]]) if len(slot) else first
+        end = np.where(last, np.iinfo(np.int64).max, np.concatenate([time[1:], time[:1]]))
+        previous = np.where(first, self._open[slot], np.concatenate([ids[:1], ids[:-1]]))
+        self._open[slot[last]] = ids[last]
+        sample = runs.sample()[run]
+        opened = Opened(self._columns(rows, sample[is_alive], here[is_alive], results), time[is_alive], end[is_alive], ids[is_alive])
+        old = self._columns(rows, sample[was_alive], here[was_alive] - 1, results) if self._signed else None
+        return opened, Closed(old, time[was_alive], previous[was_alive], first[was_alive])
+
+    def _columns(self, rows: Events, sample: Ints, position: Ints, results: list[Result]) -> pa.RecordBatch:
+        index = pa.array(position)
+        keys = [rows.columns.column(k).take(pa.array(sample)) for k in self.node.keys]
+        arrays = keys + [r.array.take(index) for r in results]
+        schema = arrow_schema(self.node.schema)
+        return pa.RecordBatch.from_arrays([a.cast(f.type) for a, f in zip(arrays, schema, strict=True)], schema=schema)
+
+    def _forget(self, positions: Positions) -> None:
+        slots = positions.slots
+        empty = (self._rows[slots] == 0) & (self._present[slots] == 0)
+        self._slots.release(slots[empty])
+
+    @property
+    def next_event(self) -> int:
+        return min(lifecycle.next_death for lifecycle in (self._input, *self._presence))
+
+    @property
+    def held(self) -> int:
+        return self._input.held + sum(p.held for p in self._presence) + len(self._slots)
+
+    def state(self) -> State:
+        return {
+            "input": self._input.state(),
+            "presence": [p.state() for p in self._presence],
+            "slots": self._slots.state(),
+            "rows": self._rows,
+            "present": self._present,
+            "open": self._open,
+            "arguments": {str(k): v.state() for k, v in self._arguments.items()},
+            "next_id": self._next_id,
+            "now": self._now,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        self._input.load(state["input"])
+        for lifecycle, saved in zip(self._presence, state["presence"], strict=True):
+            lifecycle.load(saved)
+        self._slots.load(state["slots"])
+        self._rows, self._present, self._open = (state[k].copy() for k in ("rows", "present", "open"))
+        for column, argument in self._arguments.items():
+            argument.load(state["arguments"][str(column)])
+        self._next_id, self._now = state["next_id"], state["now"]
+
+
+def _bare(message: Message) -> Message:
+    """The message without its columns: presence only counts."""
+    return message.with_columns(take_columns(message.columns.select([]), np.zeros(0, dtype=np.int64)))
+
+
+def _position(positions: Positions, ordinal: Ints, time: Ints) -> Ints:
+    """The position of the run at (slot, time); any position where there is no such run."""
+    runs: Runs = positions.runs
+    times = np.unique(runs.time)
+    width = len(times) + 1
+    run_key = (np.cumsum(runs.first) - 1) * width + np.searchsorted(times, runs.time)
+    wanted = ordinal * width + np.searchsorted(times, time)
+    found = np.minimum(np.searchsorted(run_key, wanted), len(runs) - 1)
+    return positions.of_run[found]

@@ -1,0 +1,64 @@
+"""A query's result lines: a row with its lifetime, written once its death is known; or a stream tuple with its time.
+
+Rows that wait for their death are kept; when the query ends they are written with none. A row known never to die is written at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from kigen.lifetimes.alive import Chunk, State, Waiting, chunk_of
+from kigen.lifetimes.blocks import FOREVER, NO_HOLDER, Block, Fills, StreamBlock
+from kigen.lifetimes.operator import Message
+from kigen.plan.nodes import Query
+
+
+class Lines:
+    def __init__(self, query: Query, signed: bool) -> None:
+        self.query, self._signed = query, signed
+        self._schema = query.schema
+        self._waiting = Waiting(query.schema)
+        self.finished = False
+
+    def step(self, message: Message) -> pa.Table | None:
+        if isinstance(message, StreamBlock):
+            return _table(message.columns, {"_at": pa.array(message.at)}) if len(message) else None
+        block: Block = message.as_block() if self._signed else message
+        filled = self._waiting.fill(block.fills)
+        waits = (block.end == FOREVER) & (block.holder != NO_HOLDER)
+        if bool(waits.any()):
+            self._waiting.add(chunk_of(block, waits))
+            block = block.filter(~waits)
+        return self._lines(Chunk.concat([filled, chunk_of(block)], self._schema))
+
+    def finish(self, known: Fills) -> pa.Table | None:
+        """The end of the query: what still lives. `known` are deaths ahead that are settled already (negative-tuple method)."""
+        self.finished = True
+        settled = self._waiting.fill(known)
+        rest = Chunk.concat(self._waiting.chunks(), self._schema)
+        self._waiting = Waiting(self._schema)
+        return self._lines(Chunk.concat([settled, rest], self._schema))
+
+    def _lines(self, chunk: Chunk) -> pa.Table | None:
+        if not len(chunk):
+            return None
+        ends = pa.array(chunk.end, mask=np.asarray(chunk.end == FOREVER))
+        return _table(chunk.columns, {"_from": pa.array(chunk.start), "_to": ends})
+
+    @property
+    def held(self) -> int:
+        return len(self._waiting)
+
+    def state(self) -> State:
+        return {"waiting": Chunk.concat(self._waiting.chunks(), self._schema).state(), "finished": self.finished}
+
+    def load(self, state: State) -> None:
+        self._waiting = Waiting(self._schema)
+        self._waiting.add(Chunk.load(state["waiting"]))
+        self.finished = state["finished"]
+
+
+def _table(columns: pa.RecordBatch, times: dict[str, pa.Array]) -> pa.Table:
+    names = [f"c{i}" for i in range(columns.num_columns)]
+    return pa.table([*columns.columns, *times.values()], names=[*names, *times])

@@ -1,0 +1,173 @@
+"""A task at work: its operators in order, its clock, its state. Blocks in, result lines out; no clock, no files, no Spark.
+
+Time is the least progress of the task's streams; a step advances it and runs every operator once. A query ends at the last timestamp of its own
+streams: time stops there on the way, so what is written does not depend on what else the task computes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from kigen.lifetimes.aggregate import AggregateOperator
+from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, Fills, StreamBlock
+from kigen.lifetimes.codec import decode, encode
+from kigen.lifetimes.counting import CountingOperator
+from kigen.lifetimes.intake import Intake, StreamInput
+from kigen.lifetimes.join import DirectJoin, NegativeJoin
+from kigen.lifetimes.lines import Lines
+from kigen.lifetimes.negatives import Negatives
+from kigen.lifetimes.operator import Message, Operator
+from kigen.lifetimes.select import FilterOperator, ProjectOperator, UnionOperator
+from kigen.lifetimes.streams import ToStreamOperator
+from kigen.lifetimes.windows import WindowOperator, make_window
+from kigen.plan.nodes import Aggregate, App, Filter, Join, Node, Project, Query, Scan, ToStream, UnionAll, Window
+from kigen.plan.tasks import Task
+
+DT, NT = "dt", "nt"
+
+
+@dataclass
+class StepResult:
+    """Lines a query (c0.., and `_from`, `_to` or `_at`), tuples counted a query, whether all is done, and when something is due."""
+
+    outputs: dict[str, pa.Table] = field(default_factory=dict)
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    finished: bool = False
+    next_event_us: int | None = None
+
+
+class TaskRuntime:
+    def __init__(self, task: Task, app: App, mode: str = DT) -> None:
+        if mode not in (DT, NT):
+            raise ValueError(f"lifetime method {mode!r}; write 'dt' or 'nt'")
+        self.task, self._signed = task, mode == NT
+        self._intakes = {name: Intake(app.stream(name)) for name in task.streams}
+        self._nodes: list[Node] = []
+        for query in task.queries:
+            self._nodes.extend(n for n in query.root.walk() if n not in self._nodes)
+        self._place = {node: i for i, node in enumerate(self._nodes)}
+        self._operators = [self._make(node, i + 1) for i, node in enumerate(self._nodes)]
+        self._lines = {q.name: Lines(q, self._signed) for q in task.queries}
+        self._now = BEFORE_TIME
+
+    def _make(self, node: Node, number: int) -> Any:
+        if isinstance(node, Scan):
+            return self._intakes[node.stream]
+        if isinstance(node, Window):
+            window = make_window(node, number)
+            return Negatives(window, number) if self._signed else window
+        if isinstance(node, Filter):
+            return FilterOperator(node)
+        if isinstance(node, Project):
+            return ProjectOperator(node)
+        if isinstance(node, UnionAll):
+            return UnionOperator(node, number, self._signed)
+        if isinstance(node, Join):
+            return NegativeJoin(node, number) if self._signed else DirectJoin(node, number)
+        if isinstance(node, Aggregate):
+            return AggregateOperator(node, number, self._signed)
+        if isinstance(node, ToStream):
+            return ToStreamOperator(node, self._signed)
+        return CountingOperator(node, number, self._signed)
+
+    # --- steps ---------------------------------------------------------------------------------------------------
+
+    def step(self, inputs: dict[str, StreamInput]) -> StepResult:
+        result = StepResult()
+        accepted: dict[str, tuple[int, int]] = {}
+        for name, given in inputs.items():
+            accepted[name] = self._intakes[name].take_in(given)
+        for query in self.task.queries:
+            shares = [accepted.get(s, (0, 0)) for s in query.streams]
+            result.counts[query.name] = {"in": sum(a for a, _ in shares), "late": sum(b for _, b in shares)}
+        outputs: dict[str, list[pa.Table]] = {}
+        target = min(intake.progress for intake in self._intakes.values())
+        for stop, ending in self._stops(target):
+            if stop > self._now:
+                self._advance(stop, outputs)
+            for query in ending:
+                self._emit(outputs, query.name, self._lines[query.name].finish(self._known_ends(query)))
+        result.outputs = {name: pa.concat_tables(tables) for name, tables in outputs.items()}
+        result.finished = all(lines.finished for lines in self._lines.values())
+        due = min((op.next_event for op in self._operators if not isinstance(op, Intake)), default=FOREVER)
+        result.next_event_us = None if due == FOREVER else due
+        return result
+
+    def _stops(self, target: int) -> list[tuple[int, list[Query]]]:
+        """Where time must halt on its way to `target`: at the end of each query that ends, and at the target itself."""
+        ends: dict[int, list[Query]] = {}
+        for query in self.task.queries:
+            intakes = [self._intakes[s] for s in query.streams]
+            if self._lines[query.name].finished or not all(i.ended for i in intakes):
+                continue
+            last = max((i.last for i in intakes if i.last is not None), default=None)
+            stop = self._now if last is None else last + 1
+            if stop <= target:
+                ends.setdefault(stop, []).append(query)
+        stops = sorted(ends.items())
+        if target != FOREVER and (not stops or stops[-1][0] < target):
+            stops.append((target, []))
+        return stops
+
+    def _advance(self, now: int, outputs: dict[str, list[pa.Table]]) -> None:
+        messages: list[Message] = []
+        for node, operator in zip(self._nodes, self._operators, strict=True):
+            if isinstance(operator, Intake):
+                messages.append(operator.release(now))
+            else:
+                inputs = [messages[self._place[child]] for child in node.children]
+                if isinstance(operator, (WindowOperator, Negatives)):
+                    stream = inputs[0]
+                    assert isinstance(stream, StreamBlock)
+                    messages.append(operator.step(stream, now))
+                else:
+                    messages.append(operator.step(inputs, now))
+        self._now = now
+        for query in self.task.queries:
+            lines = self._lines[query.name]
+            if not lines.finished:
+                self._emit(outputs, query.name, lines.step(messages[self._place[query.root]]))
+
+    @staticmethod
+    def _emit(outputs: dict[str, list[pa.Table]], name: str, table: pa.Table | None) -> None:
+        if table is not None:
+            outputs.setdefault(name, []).append(table)
+
+    def _known_ends(self, query: Query) -> Fills:
+        """Deaths ahead that are settled, for the rows of a query that ends (the direct method wrote them with the rows)."""
+        if not self._signed or query.root.is_stream:
+            return Fills.none()
+        known: dict[Node, Fills] = {}
+        for node in query.root.walk():
+            operator = self._operators[self._place[node]]
+            if isinstance(operator, Negatives):
+                known[node] = operator.known_ends()
+            elif isinstance(operator, Operator):
+                known[node] = operator.known_ends([known.get(child, Fills.none()) for child in node.children])
+        return known.get(query.root, Fills.none())
+
+    # --- state ---------------------------------------------------------------------------------------------------
+
+    @property
+    def tuples_held(self) -> int:
+        return sum(op.held for op in self._operators) + sum(lines.held for lines in self._lines.values())
+
+    def snapshot(self) -> bytes:
+        return encode(
+            {
+                "now": self._now,
+                "operators": [op.state() for op in self._operators],
+                "lines": {name: lines.state() for name, lines in self._lines.items()},
+            }
+        )
+
+    def restore(self, data: bytes) -> None:
+        tree = decode(data)
+        self._now = tree["now"]
+        for operator, saved in zip(self._operators, tree["operators"], strict=True):
+            operator.load(saved)
+        for name, saved in tree["lines"].items():
+            self._lines[name].load(saved)

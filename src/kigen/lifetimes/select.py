@@ -1,0 +1,61 @@
+"""Selection, projection and union: the result's lifetime is the input's, so times, holders and fills are just handed on.
+
+The same code serves both methods; with negative tuples there are twice the messages, and every expression is evaluated twice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from kigen.lifetimes.blocks import Block, Fills, Signed
+from kigen.lifetimes.expressions import evaluate, is_true, mix
+from kigen.lifetimes.operator import Message, Operator
+from kigen.plan.nodes import Filter, Project, UnionAll
+from kigen.plan.types import arrow_schema
+
+
+class FilterOperator(Operator):
+    def __init__(self, node: Filter) -> None:
+        self.node = node
+
+    def step(self, inputs: list[Message], now: int) -> Message:
+        (message,) = inputs
+        if not len(message):
+            return message
+        return message.filter(is_true(message.columns, len(message), self.node.predicate))
+
+    def known_ends(self, inputs: list[Fills]) -> Fills:
+        return inputs[0]
+
+
+class ProjectOperator(Operator):
+    def __init__(self, node: Project) -> None:
+        self.node = node
+        self._schema = arrow_schema(node.schema)
+
+    def step(self, inputs: list[Message], now: int) -> Message:
+        (message,) = inputs
+        arrays = evaluate(message.columns, len(message), self.node.exprs)
+        return message.with_columns(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+
+    def known_ends(self, inputs: list[Fills]) -> Fills:
+        return inputs[0]
+
+
+class UnionOperator(Operator):
+    """Holders may meet twice (a relation united with itself); ids of negative tuples may not, so each branch salts them."""
+
+    def __init__(self, node: UnionAll, number: int, signed: bool) -> None:
+        self.node, self._number, self._signed = node, number, signed
+
+    def step(self, inputs: list[Message], now: int) -> Message:
+        if not self._signed:
+            return Block.concat(inputs)
+        return Signed.concat([Signed(m.columns, m.at, m.sign, self._salted(m.id, i)) for i, m in enumerate(inputs)])
+
+    def _salted(self, ids: np.ndarray[tuple[int], np.dtype[np.int64]], branch: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        return mix(ids, np.full(len(ids), branch, dtype=np.int64), self._number)
+
+    def known_ends(self, inputs: list[Fills]) -> Fills:
+        return Fills.concat([Fills(self._salted(f.holder, i), f.end) for i, f in enumerate(inputs)])

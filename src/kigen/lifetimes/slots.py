@@ -1,0 +1,132 @@
+"""A map from 64-bit row keys to small, stable slot numbers: open addressing over numpy arrays, whole batches at a time.
+
+A slot stays with its key until it is released; released slots are used again, with a new serial number. Cost: a few vector passes over
+the batch, whatever the number of keys held. Released keys leave tombstones; the table is rebuilt when they pile up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kigen.lifetimes.blocks import Ints, no_ints
+
+_EMPTY, _TOMBSTONE = -1, -2
+
+
+def _home(keys: Ints, mask: int) -> Ints:
+    mixed = keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return ((mixed ^ (mixed >> np.uint64(32))) & np.uint64(mask)).astype(np.int64)
+
+
+class Slots:
+    def __init__(self) -> None:
+        self._keys: Ints = np.zeros(16, dtype=np.int64)
+        self._slot: Ints = np.full(16, _EMPTY, dtype=np.int64)
+        self._used = 0  # cells not empty, tombstones included
+        self.key_of: Ints = np.zeros(8, dtype=np.int64)  # by slot
+        self.serial: Ints = np.full(8, -1, dtype=np.int64)  # by slot; -1: free
+        self._free: Ints = np.arange(7, -1, -1, dtype=np.int64)
+        self._next_serial = 0
+
+    @property
+    def capacity(self) -> int:
+        return len(self.serial)
+
+    def __len__(self) -> int:
+        return self.capacity - len(self._free)
+
+    def find(self, keys: Ints) -> Ints:
+        """The slot of each key, -1 where it has none."""
+        mask = len(self._slot) - 1
+        found = np.full(len(keys), -1, dtype=np.int64)
+        rest = np.arange(len(keys))
+        position = _home(keys, mask)
+        while len(rest):
+            slot = self._slot[position]
+            hit = (slot >= 0) & (self._keys[position] == keys[rest])
+            found[rest[hit]] = slot[hit]
+            on = ~hit & (slot != _EMPTY)
+            rest = rest[on]
+            position = (position[on] + 1) & mask
+        return found
+
+    def assign(self, keys: Ints) -> Ints:
+        """The slot of each key; keys without one get a free slot."""
+        slots = self.find(keys)
+        missing = slots < 0
+        if bool(missing.any()):
+            fresh, inverse = np.unique(keys[missing], return_inverse=True)
+            slots[missing] = self._add(fresh)[inverse]
+        return slots
+
+    def _add(self, keys: Ints) -> Ints:
+        self._grow(len(keys))
+        slots = self._free[len(self._free) - len(keys) :][::-1].copy()
+        self._free = self._free[: len(self._free) - len(keys)]
+        self.key_of[slots] = keys
+        self.serial[slots] = np.arange(self._next_serial, self._next_serial + len(keys))
+        self._next_serial += len(keys)
+        if (self._used + len(keys)) * 2 > len(self._slot):
+            self._rebuild()
+        else:
+            self._insert(keys, slots)
+        return slots
+
+    def _grow(self, more: int) -> None:
+        if more <= len(self._free):
+            return
+        old = self.capacity
+        new = max(old * 2, old + more)
+        self.key_of = np.concatenate([self.key_of, np.zeros(new - old, dtype=np.int64)])
+        self.serial = np.concatenate([self.serial, np.full(new - old, -1, dtype=np.int64)])
+        self._free = np.concatenate([np.arange(new - 1, old - 1, -1, dtype=np.int64), self._free])
+
+    def _insert(self, keys: Ints, slots: Ints) -> None:
+        """Into empty cells only; of several that want one cell the last writer wins, the others go on to the next."""
+        mask = len(self._slot) - 1
+        self._used += len(keys)
+        position = _home(keys, mask)
+        while len(keys):
+            free = self._slot[position] == _EMPTY
+            self._slot[position[free]] = slots[free]
+            won = free & (self._slot[position] == slots)
+            self._keys[position[won]] = keys[won]
+            keys, slots, position = keys[~won], slots[~won], (position[~won] + 1) & mask
+
+    def _rebuild(self) -> None:
+        live = np.flatnonzero(self.serial >= 0)
+        size = 16
+        while size < len(live) * 4:
+            size *= 2
+        self._keys = np.zeros(size, dtype=np.int64)
+        self._slot = np.full(size, _EMPTY, dtype=np.int64)
+        self._used = 0
+        self._insert(self.key_of[live], live)
+
+    def release(self, slots: Ints) -> None:
+        """Give slots back (each once); their keys are forgotten."""
+        if not len(slots):
+            return
+        mask = len(self._slot) - 1
+        rest, position = slots, _home(self.key_of[slots], mask)
+        while len(rest):
+            here = self._slot[position] == rest
+            self._slot[position[here]] = _TOMBSTONE
+            rest, position = rest[~here], (position[~here] + 1) & mask
+        self.serial[slots] = -1
+        self._free = np.concatenate([self._free, slots])
+
+    def state(self) -> dict[str, Any]:
+        live = np.flatnonzero(self.serial >= 0)
+        return {"slots": live, "keys": self.key_of[live], "serial": self.serial[live], "next": self._next_serial, "capacity": self.capacity}
+
+    def load(self, state: dict[str, Any]) -> None:
+        capacity, live = state["capacity"], state["slots"]
+        self.key_of = np.zeros(capacity, dtype=np.int64)
+        self.serial = np.full(capacity, -1, dtype=np.int64)
+        self.key_of[live], self.serial[live] = state["keys"], state["serial"]
+        self._free = np.flatnonzero(self.serial < 0)[::-1].copy() if capacity else no_ints()
+        self._next_serial = state["next"]
+        self._rebuild()
