@@ -1,7 +1,8 @@
 """GROUP BY and global aggregates. A group's row opens and closes where its values change, never at a batch boundary.
 
-State: accumulators by slot, the open row's id by slot, and (direct method, or MIN/MAX) the living tuples' key and argument columns. A group whose
-last tuple died is forgotten. Cost a step: its events, sorted once; MIN/MAX also look at all living tuples of the groups touched.
+State: accumulators by slot, the open row's id by slot, and (direct method, or MIN/MAX) the living tuples' key and argument columns. A
+group whose last tuple died is forgotten. Cost a step: its events, sorted once; MIN/MAX also look at all living tuples of the groups
+touched.
 """
 
 from __future__ import annotations

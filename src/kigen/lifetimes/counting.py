@@ -1,7 +1,8 @@
 """DISTINCT, EXCEPT and INTERSECT, with and without ALL: one operator that counts equal rows on the left and on the right.
 
-How many copies of a row are in the result is a function of the two counts. Where it rises, copies open; where it falls, the oldest copies close,
-so births and deaths pair by their rank within the row. A copy's id follows from the row's serial number and that rank: no table of copies.
+How many copies of a row are in the result is a function of the two counts. Where it rises, copies open; where it falls, the oldest
+copies close, so births and deaths pair by their rank within the row. A copy's id follows from the row's serial number and that rank: no
+table of copies.
 """
 
 from __future__ import annotations

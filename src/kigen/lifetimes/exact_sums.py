@@ -1,8 +1,8 @@
 """Exact sums of doubles and integers, so that a sum never depends on the order of arrival, the batches, or what has expired.
 
 A finite double is an integer times a power of two; it is cut into three limbs of 32 bits on an absolute grid (limb b counts units of
-2**(32*b)). Limbs are added and subtracted as int64: exact for up to 2**30 terms. Infinities and NaN are counted apart. An integer is two limbs.
-Cost: one pass a limb; ordinary data touches 3 or 4 limbs.
+2**(32*b)). Limbs are added and subtracted as int64: exact for up to 2**30 terms. Infinities and NaN are counted apart. An integer is
+two limbs. Cost: one pass a limb; ordinary data touches 3 or 4 limbs.
 """
 
 from __future__ import annotations

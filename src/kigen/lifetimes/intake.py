@@ -1,7 +1,7 @@
 """Where a stream enters a task: late tuples are counted and dropped, the others wait, in order of time, until time passes them.
 
-A tuple is late if an earlier one of the log lies more than the allowed lateness ahead of it: that depends on the log alone, not on batches. All
-tuples of one instant are released in one step.
+A tuple is late if an earlier one of the log lies more than the allowed lateness ahead of it: that depends on the log alone, not on
+batches. All tuples of one instant are released in one step.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The join of two relations: pairs of equal keys whose lifetimes overlap, alive on the overlap.
 
-Each side is kept in pieces ordered by key; births probe the other side. Direct method: a pair's death is the earlier of the two; while that is not
-settled the pair carries a holder of its own, found again when either tuple's holder is filled or time passes the bound. Negative-tuple method:
-deaths probe the other side as births do.
+Each side is kept in pieces ordered by key; births probe the other side. Direct method: a pair's death is the earlier of the two; while
+that is not settled the pair carries a holder of its own, found again when either tuple's holder is filled or time passes the bound.
+Negative-tuple method: deaths probe the other side as births do.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class DirectJoin(_JoinBase):
     def _unsettled(left: Chunk, right: Chunk, bound: Ints, now: int) -> Mask:
         open_left = (left.end == FOREVER) & (left.holder != NO_HOLDER)
         open_right = (right.end == FOREVER) & (right.holder != NO_HOLDER)
-        return (open_left | open_right) & (bound >= now)
+        return np.asarray((open_left | open_right) & (bound >= now))
 
     def _wait(self, block: Block, left: Chunk, right: Chunk, bound: Ints, waiting: Mask) -> None:
         index = np.flatnonzero(waiting)

@@ -1,7 +1,8 @@
 """What every operator on relations offers, and how changes of groups become births and deaths in either method.
 
-The core of an operator finds *changes*: rows that open and rows that close, each with an id. The direct method gives an opened row its death
-if the same step closes it, else its id as holder, filled by the step that closes it. The negative-tuple method sends both as messages.
+The core of an operator finds *changes*: rows that open and rows that close, each with an id. The direct method gives an opened row its
+death if the same step closes it, else its id as holder, filled by the step that closes it. The negative-tuple method sends both as
+messages.
 """
 
 from __future__ import annotations

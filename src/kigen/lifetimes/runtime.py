@@ -1,7 +1,7 @@
 """A task at work: its operators in order, its clock, its state. Blocks in, result lines out; no clock, no files, no Spark.
 
-Time is the least progress of the task's streams; a step advances it and runs every operator once. A query ends at the last timestamp of its own
-streams: time stops there on the way, so what is written does not depend on what else the task computes.
+Time is the least progress of the task's streams; a step advances it and runs every operator once. A query ends at the last timestamp of
+its own streams: time stops there on the way, so what is written does not depend on what else the task computes.
 """
 
 from __future__ import annotations
@@ -153,7 +153,8 @@ class TaskRuntime:
 
     @property
     def tuples_held(self) -> int:
-        return sum(op.held for op in self._operators) + sum(lines.held for lines in self._lines.values())
+        held: int = sum(op.held for op in self._operators)
+        return held + sum(lines.held for lines in self._lines.values())
 
     def snapshot(self) -> bytes:
         return encode(

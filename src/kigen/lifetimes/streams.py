@@ -1,8 +1,8 @@
 """ISTREAM, DSTREAM and RSTREAM: from a relation back to a stream.
 
-At each instant births and deaths of equal rows cancel: what is left is what the relation gained (ISTREAM) or lost (DSTREAM). RSTREAM gives the whole
-relation at each instant with anything left, or at each multiple of its period. Tuples of one instant are ordered by their columns, NULLs first,
-so that a ROWS window over the stream does not depend on batches.
+At each instant births and deaths of equal rows cancel: what is left is what the relation gained (ISTREAM) or lost (DSTREAM). RSTREAM
+gives the whole relation at each instant with anything left, or at each multiple of its period. Tuples of one instant are ordered by
+their columns, NULLs first, so that a ROWS window over the stream does not depend on batches.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Runs:
 
     def total(self, per_event: Ints) -> Ints:
         """Sum over the events of each run."""
-        return np.add.reduceat(per_event[self.order], self.begin)
+        return np.asarray(np.add.reduceat(per_event[self.order], self.begin))
 
     def cumulated(self, per_event: Ints, before: Ints) -> Ints:
         """The group's value after each run; `before` is its value when the step began, by slot."""

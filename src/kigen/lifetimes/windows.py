@@ -1,7 +1,7 @@
 """Windows: a stream tuple becomes a tuple with a lifetime. The direct form; the negative-tuple form puts `Negatives` behind it.
 
-RANGE and NOW know every death at once. ROWS hands out a holder, the tuple's own number, and the tuple `size` later fills it: no state at all
-but the stream's numbering. PARTITION BY ROWS keeps the numbers (not the tuples) of the last rows of each partition.
+RANGE and NOW know every death at once. ROWS hands out a holder, the tuple's own number, and the tuple `size` later fills it: no state
+at all but the stream's numbering. PARTITION BY ROWS keeps the numbers (not the tuples) of the last rows of each partition.
 """
 
 from __future__ import annotations
