@@ -1,0 +1,10 @@
+"""Puts `tests` on the path: `from oracle import ...` works in every test."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+TESTS = str(Path(__file__).parent)
+if TESTS not in sys.path:
+    sys.path.insert(0, TESTS)

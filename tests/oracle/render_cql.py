@@ -1,0 +1,119 @@
+"""The app as text and files: CQL (DESIGN 8.1) and one csv a stream."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from oracle.shapes import App, Body, Both, Derived, Expr, Named, Query, Ref, Select, SetOp, Source, Stream, Windowed
+
+
+def iso(us: int) -> str:
+    return (datetime(1970, 1, 1) + timedelta(microseconds=us)).isoformat(timespec="microseconds") + "Z"
+
+
+def field(value: Any, kind: str) -> str:
+    """RFC 4180; NULL is empty and unquoted, the empty string is quoted."""
+    if value is None:
+        return ""
+    if kind == "TIMESTAMP":
+        return iso(value)
+    if kind == "BOOLEAN":
+        return "true" if value else "false"
+    if kind == "STRING":
+        if value == "" or any(c in value for c in '",\n\r'):
+            return f'"{value.replace(chr(34), chr(34) * 2)}"'
+        return str(value)
+    return repr(value)
+
+
+def csv_text(stream: Stream) -> str:
+    lines = [",".join(c.name for c in stream.cols)]
+    lines += [",".join(field(v, c.type) for v, c in zip(row, stream.cols, strict=True)) for row in stream.rows]
+    return "\n".join(lines) + "\n"
+
+
+def source_name(source: Source) -> str:
+    if source.alias is not None:
+        return source.alias
+    return source.source if isinstance(source, Windowed) else source.query if isinstance(source, Named) else source.alias
+
+
+def expr_text(e: Expr, sources: tuple[Source, ...]) -> str:
+    out = []
+    for part in e.parts:
+        if isinstance(part, Ref):
+            source = sources[part.item]
+            name = source.cols[part.col].name
+            out.append(f"{source_name(source)}.{name}" if part.qualified else name)
+        else:
+            out.append(part.cql if isinstance(part, Both) else part)
+    return "".join(out)
+
+
+def source_text(source: Source) -> str:
+    alias = f" AS {source.alias}" if source.alias is not None else ""
+    if isinstance(source, Windowed):
+        return f"{source.source} [{source.window.text}]{alias}"
+    if isinstance(source, Named):
+        return f"{source.query}{alias}"
+    return f"({body_text(source.body)}){alias}" if isinstance(source, Derived) else ""
+
+
+def select_text(s: Select) -> str:
+    def text(e: Expr) -> str:
+        return expr_text(e, s.sources)
+
+    items = "*" if s.star else ", ".join(text(e) + (f" AS {n}" if n is not None else "") for e, n in s.items)
+    out = f"SELECT {'DISTINCT ' if s.distinct else ''}{items} FROM {source_text(s.sources[0])}"
+    for source, on in zip(s.sources[1:], s.ons, strict=True):
+        out += f", {source_text(source)}" if on is None else f" JOIN {source_text(source)} ON {text(on)}"
+    if s.where is not None:
+        out += f" WHERE {text(s.where)}"
+    if s.group:
+        out += " GROUP BY " + ", ".join(text(g) for g in s.group)
+    if s.having is not None:
+        out += f" HAVING {text(s.having)}"
+    return out
+
+
+def body_text(body: Body) -> str:
+    """Parentheses wherever SQL's precedence of set operations would matter."""
+    if isinstance(body, Select):
+        return select_text(body)
+    left, right = body_text(body.left), body_text(body.right)
+    if isinstance(body.left, SetOp) and (body.left.op.split()[0], body.op.split()[0]) != ("UNION", "UNION"):
+        left = f"({left})"
+    if isinstance(body.right, SetOp):
+        right = f"({right})"
+    return f"{left} {body.op} {right}"
+
+
+def query_text(q: Query) -> str:
+    text = body_text(q.body)
+    if q.kind is not None:
+        text = f"{q.kind}{q.every_text}({text})"
+    clauses = f" {q.clauses}" if q.clauses else ""
+    return f"CREATE QUERY {q.name}{clauses} AS\n  {text};"
+
+
+def stream_text(s: Stream) -> str:
+    cols = ", ".join(f"{c.name} {c.type}" for c in s.cols)
+    clauses = f" {s.clauses}" if s.clauses else ""
+    return f"CREATE STREAM {s.name} ({cols}) TIMESTAMP BY {s.cols[s.ts].name}\n  FROM csv (path = '{s.name}.csv'){clauses};"
+
+
+def app_text(app: App) -> str:
+    head = f"-- random app, seed {app.seed}"
+    return "\n".join([head, *map(stream_text, app.streams), *map(query_text, app.queries)]) + "\n"
+
+
+def write_app(app: App, directory: Path) -> Path:
+    """The csv files and `app.cql` in `directory`; gives the app file's path."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for stream in app.streams:
+        (directory / f"{stream.name}.csv").write_text(csv_text(stream), encoding="utf-8", newline="")
+    path = directory / "app.cql"
+    path.write_text(app_text(app), encoding="utf-8", newline="")
+    return path

@@ -1,0 +1,79 @@
+"""The queries as DuckDB's SQL, twice: plain, for one instant; and batched, for all instants at once.
+
+Both read tables `w0`, `w1`, ... of what each windowed stream holds, columns c0, c1, ... In the batched form each table has a further column
+`_i`, the number of the instant; it is equated in joins, grouped by in aggregates, and is a column like any other to DISTINCT and the set
+operations, so each instant is answered as if alone. The two forms are checked against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from oracle.shapes import App, Body, Both, Expr, Named, Ref, Select, SetOp, Source, Windowed, windows_of
+
+DUCKDB_TYPES = {"BOOLEAN": "BOOLEAN", "BIGINT": "BIGINT", "DOUBLE": "DOUBLE", "STRING": "VARCHAR", "TIMESTAMP": "TIMESTAMP"}
+Table = Callable[[Windowed], str]
+
+
+class Sql:
+    """Renders bodies of one app; `table` names the table of a windowed stream."""
+
+    def __init__(self, app: App, table: Table, batched: bool) -> None:
+        self.app, self.table, self.batched = app, table, batched
+
+    def body(self, body: Body) -> str:
+        if isinstance(body, SetOp):
+            return f"({self.body(body.left)}) {body.op} ({self.body(body.right)})"
+        return self._select(body)
+
+    def _select(self, s: Select) -> str:
+        exprs = [f"CAST({text(e)} AS {DUCKDB_TYPES[e.type]}) AS c{k}" for k, (e, _) in enumerate(s.items)]
+        distinct = "DISTINCT " if s.distinct else ""
+        source = self._from(s)
+        where = self._where(s)
+        having = f" HAVING {text(s.having)}" if s.having is not None else ""
+        if s.is_global:
+            return self._global(s, exprs, source, where)
+        group = [text(g) for g in s.group]
+        if self.batched:
+            exprs = ["t0._i AS _i", *exprs]
+            group = ["t0._i", *group] if group else []
+        tail = f" GROUP BY {', '.join(group)}" if group else ""
+        return f"SELECT {distinct}{', '.join(exprs)} FROM {source} WHERE {where}{tail}{having}"
+
+    def _global(self, s: Select, exprs: list[str], source: str, where: str) -> str:
+        """SQL's one row, but only while a windowed stream below holds a tuple."""
+        tables = sorted({self.table(w) for w in windows_of(self.app, s)})
+        having = f"({text(s.having)})" if s.having is not None else "TRUE"
+        select = ", ".join(exprs)
+        if not self.batched:
+            present = " OR ".join(f"EXISTS (SELECT 1 FROM {t})" for t in tables)
+            return f"SELECT * FROM (SELECT {select} FROM {source} WHERE {where} HAVING {having}) WHERE {present}"
+        some = f"SELECT t0._i AS _i, {select} FROM {source} WHERE {where} GROUP BY t0._i HAVING {having}"
+        present = " UNION ".join(f"SELECT _i FROM {t}" for t in tables)
+        empty = f"({present}) EXCEPT (SELECT t0._i FROM {source} WHERE {where})"
+        none = f"SELECT {select} FROM {source} WHERE FALSE HAVING {having}"
+        return f"({some}) UNION ALL (SELECT p._i, n.* FROM ({empty}) AS p, ({none}) AS n)"
+
+    def _from(self, s: Select) -> str:
+        out = f"{self._source(s.sources[0])} AS t0"
+        for k, (source, on) in enumerate(zip(s.sources[1:], s.ons, strict=True), 1):
+            out += f", {self._source(source)} AS t{k}" if on is None else f" JOIN {self._source(source)} AS t{k} ON ({text(on)})"
+        return out
+
+    def _where(self, s: Select) -> str:
+        tests = [f"({text(s.where)})"] if s.where is not None else []
+        if self.batched:
+            tests += [f"t{k}._i = t0._i" for k in range(1, len(s.sources))]
+        return " AND ".join(tests) or "TRUE"
+
+    def _source(self, source: Source) -> str:
+        if isinstance(source, Windowed):
+            return self.table(source)
+        if isinstance(source, Named):
+            return f"({self.body(self.app.query(source.query).body)})"
+        return f"({self.body(source.body)})"
+
+
+def text(e: Expr) -> str:
+    return "".join(f"t{p.item}.c{p.col}" if isinstance(p, Ref) else p.sql if isinstance(p, Both) else p for p in e.parts)

@@ -1,0 +1,197 @@
+"""What a random app is made of: one structure from which both the CQL text and DuckDB's SQL are rendered.
+
+Invariant: an expression is a sequence of text, column references and fragments that differ between the two languages; so both renderings
+say the same, and neither needs a parser.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Row = tuple[Any, ...]  # None, bool, int, float, str; a TIMESTAMP is an int of microseconds since the epoch
+
+
+@dataclass(frozen=True)
+class Col:
+    """`bits`: bound on the size of a number; `dyadic`: sums of the doubles are exact in any order; `noisy`: the last bits depend on the
+    order of evaluation, so the value must not be compared."""
+
+    name: str
+    type: str
+    bits: int = 8
+    dyadic: bool = True
+    noisy: bool = False
+
+
+@dataclass(frozen=True)
+class Ref:
+    """Column `col` of the FROM item number `item`."""
+
+    item: int
+    col: int
+    qualified: bool = True
+
+
+@dataclass(frozen=True)
+class Both:
+    """Text that differs: `cql` in the app, `sql` in DuckDB."""
+
+    cql: str
+    sql: str
+
+
+Part = str | Ref | Both
+
+
+@dataclass(frozen=True)
+class Expr:
+    type: str
+    parts: tuple[Part, ...]
+    bits: int = 8
+    dyadic: bool = True
+    noisy: bool = False
+
+
+@dataclass(frozen=True)
+class Window:
+    """`kind`: RANGE, ROWS, PARTITION, NOW, UNBOUNDED; `size` in microseconds or rows; `text` is what stands between the brackets."""
+
+    kind: str
+    text: str
+    size: int = 0
+    slide: int | None = None
+    partition: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Windowed:
+    source: str  # a stream, or a query that gives a stream
+    window: Window
+    alias: str | None
+    cols: tuple[Col, ...]
+
+
+@dataclass(frozen=True)
+class Named:
+    query: str  # a query that gives a relation
+    alias: str | None
+    cols: tuple[Col, ...]
+
+
+@dataclass(frozen=True)
+class Derived:
+    body: Body
+    alias: str
+    cols: tuple[Col, ...]
+
+
+Source = Windowed | Named | Derived
+
+
+@dataclass(frozen=True)
+class Select:
+    items: tuple[tuple[Expr, str | None], ...]  # None: the bare column's own name
+    sources: tuple[Source, ...]
+    ons: tuple[Expr | None, ...] = ()  # for sources 1..: None after a comma, else the ON of a JOIN
+    where: Expr | None = None
+    group: tuple[Expr, ...] = ()
+    having: Expr | None = None
+    distinct: bool = False
+    star: bool = False
+    aggregated: bool = False
+
+    @property
+    def is_global(self) -> bool:
+        return self.aggregated and not self.group
+
+
+@dataclass(frozen=True)
+class SetOp:
+    op: str  # UNION ALL, EXCEPT, EXCEPT ALL, INTERSECT, INTERSECT ALL
+    left: Body
+    right: Body
+    cols: tuple[Col, ...]
+
+
+Body = Select | SetOp
+
+
+@dataclass(frozen=True)
+class Stream:
+    name: str
+    cols: tuple[Col, ...]
+    ts: int  # the column of TIMESTAMP BY
+    rows: tuple[Row, ...]  # in file order, which is timestamp order
+    clauses: str = ""
+
+    @property
+    def times(self) -> list[int]:
+        return [row[self.ts] for row in self.rows]
+
+
+@dataclass(frozen=True)
+class Query:
+    name: str
+    body: Body
+    cols: tuple[Col, ...]
+    kind: str | None = None  # ISTREAM, DSTREAM, RSTREAM; None: a relation
+    every_us: int | None = None
+    every_text: str = ""
+    clauses: str = ""
+    readable: bool = True  # another query may read it: unique names, nothing noisy
+    card: float = 1.0  # rough bound on the rows alive (relation) or in all (stream)
+
+
+@dataclass(frozen=True)
+class App:
+    seed: int
+    streams: tuple[Stream, ...]
+    queries: tuple[Query, ...]
+    remarks: tuple[str, ...] = field(default=())
+
+    def stream(self, name: str) -> Stream | None:
+        return next((s for s in self.streams if s.name == name), None)
+
+    def query(self, name: str) -> Query:
+        return next(q for q in self.queries if q.name == name)
+
+
+def sources_of(body: Body) -> list[Source]:
+    """The FROM items of a body, those of nested sub-queries included."""
+    if isinstance(body, SetOp):
+        return sources_of(body.left) + sources_of(body.right)
+    found: list[Source] = []
+    for source in body.sources:
+        found.append(source)
+        if isinstance(source, Derived):
+            found.extend(sources_of(source.body))
+    return found
+
+
+def windows_of(app: App, body: Body) -> list[Windowed]:
+    """The windowed streams of a body, through sub-queries and relations read by name, but not below a window."""
+    found: list[Windowed] = []
+    for source in sources_of(body):
+        if isinstance(source, Windowed):
+            found.append(source)
+        elif isinstance(source, Named):
+            found.extend(windows_of(app, app.query(source.query).body))
+    return found
+
+
+def streams_of(app: App, body: Body) -> set[str]:
+    """The declared streams that a body reads in the end."""
+    found: set[str] = set()
+    for window in windows_of(app, body):
+        if app.stream(window.source) is not None:
+            found.add(window.source)
+        else:
+            found |= streams_of(app, app.query(window.source).body)
+    return found
+
+
+def end_of(app: App, query: Query) -> int | None:
+    """The last timestamp of the query's inputs; None when they are all empty."""
+    names = streams_of(app, query.body)
+    return max((t for s in app.streams if s.name in names for t in s.times), default=None)
