@@ -69,6 +69,9 @@ def _texts(data: bytes, width: int, places: tuple[int, ...]) -> tuple[list[pa.Ar
 
     if not data.strip(b"\r\n"):
         return [pa.array([], pa.binary()) for _ in places], wrong
+    # The parser decodes the text of a row of wrong width, and gives up if it cannot: byte by byte as characters it always can.
+    is_utf8 = _is_utf8(data)
+    data = data if is_utf8 else data.decode("latin-1").encode()
     wanted = {f"f{place}": pa.binary() for place in places}
     table = pcsv.read_csv(
         pa.BufferReader(data),
@@ -78,4 +81,17 @@ def _texts(data: bytes, width: int, places: tuple[int, ...]) -> tuple[list[pa.Ar
             column_types=wanted, include_columns=list(wanted), null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
         ),
     )
-    return [table[f"f{place}"].combine_chunks() for place in places], wrong
+    columns = [table[f"f{place}"].combine_chunks() for place in places]
+    return columns if is_utf8 else [_bytes_again(column) for column in columns], wrong
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _bytes_again(column: pa.Array) -> pa.Array:
+    return pa.array([None if value is None else value.decode().encode("latin-1") for value in column.to_pylist()], pa.binary())

@@ -29,8 +29,8 @@ class SyntheticSource(Source):
         self.stream, self.live = stream, not draining
         seed = whole(self._owner, "seed", option("seed", 0))
         self._arrivals = self._make_arrivals(seed)
-        generated = {c.name: None if c.name in _OPTIONS else option(c.name) for c in stream.schema}
-        self._columns = [column_generator(stream.name, seed, c, generated[c.name]) for c in stream.schema]
+        texts = {key: value for key, value in stream.source.options if key not in _OPTIONS}
+        self._columns = [column_generator(stream.name, seed, c, texts.get(c.name)) for c in stream.schema]
         self._duration_us = None if option("duration") is None else duration_us(self._owner, "duration", option("duration"))
         self._rows = None if option("rows") is None else whole(self._owner, "rows", option("rows"))
         self._start_us = self._start(option("start"), start_us)
