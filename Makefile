@@ -1,0 +1,38 @@
+# Two commands do everything on a fresh machine: `make demo` runs the main job, `make test` the checks and all tests.
+PYTHON ?= python3
+VENV := .venv/bin
+export PYTHON
+
+.PHONY: setup demo test check fast spark soak bench clean help
+
+help:            ## what there is
+	@grep -hE '^[a-z]+: .*##|^[a-z]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup:           ## .venv with the command at .venv/bin/kigen, and Java if there is none
+	@bash scripts/setup.sh
+
+demo: setup      ## rooms and sensors: several queries, their results, and a picture of lifetimes
+	@$(VENV)/python -m kigen.demo
+
+check: setup     ## lint, types, layers
+	$(VENV)/ruff check src tests
+	$(VENV)/ruff format --check src tests
+	$(VENV)/mypy
+	$(VENV)/python -m pytest -q tests/architecture
+
+test: check      ## the checks and all tests: what CI runs
+	$(VENV)/python -m pytest -q --ignore=tests/spark --ignore=tests/cli --ignore=tests/soak --ignore=tests/architecture --ignore=tests/docs
+	$(VENV)/python -m pytest -q tests/spark tests/cli tests/docs
+
+fast: setup      ## the tests without Spark only
+	$(VENV)/python -m pytest -q --ignore=tests/spark --ignore=tests/cli --ignore=tests/soak --ignore=tests/docs
+
+soak: setup      ## the long runs: 5,000 random queries, 100 kills
+	KIGEN_SOAK=1 $(VENV)/python -m pytest -q --timeout=0 tests/soak
+
+bench: setup     ## the benchmarks, short form
+	$(VENV)/kigen bench lifetimes --quick
+	$(VENV)/kigen bench floor --quick
+
+clean:           ## remove what was made
+	rm -rf .venv build dist out .mypy_cache .ruff_cache .pytest_cache
