@@ -7,7 +7,7 @@ by the binder. An expression is text that DuckDB evaluates over those positional
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -16,11 +16,12 @@ from kigen.plan.types import Column, Schema, Type
 
 @dataclass(frozen=True)
 class Expr:
-    """`sql` is over c0, c1, ... of the child and already cast to `type`; `text` is what the user wrote, for explain."""
+    """`sql` is over c0, c1, ... of the child and already cast to `type`; `text` is what the user wrote, for explain: it does not
+    count when nodes are compared, so that sub-plans that differ in aliases only are shared."""
 
     sql: str
     type: Type
-    text: str
+    text: str = field(compare=False)
     column: int | None = None  # set when the expression is just that child column: no evaluation needed
 
 
@@ -134,7 +135,7 @@ class Filter(_Unary):
 @dataclass(frozen=True)
 class Project(_Unary):
     exprs: tuple[Expr, ...]
-    names: tuple[str, ...]
+    names: tuple[str, ...] = field(compare=False)  # not compared, as `Expr.text`: a query's own names are those of its own root
 
     @property
     def schema(self) -> Schema:

@@ -1,0 +1,92 @@
+"""What an app file declares, as parsed: names are unresolved text, queries are sqlglot trees, everything carries its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from kigen.language.errors import CqlError
+from kigen.language.source import Source, Span
+
+OptionValue = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class Name:
+    text: str
+    span: Span
+
+
+@dataclass(frozen=True)
+class ColumnDecl:
+    name: Name
+    type: Name
+
+
+@dataclass(frozen=True)
+class OptionDecl:
+    key: Name
+    value: OptionValue
+    span: Span  # of the value
+
+
+@dataclass(frozen=True)
+class ConnectorDecl:
+    name: Name
+    options: tuple[OptionDecl, ...]
+
+
+@dataclass(frozen=True)
+class ShedDecl:
+    above_per_second: float
+    by: exp.Expr | None = None
+    into: ConnectorDecl | None = None
+
+
+@dataclass(frozen=True)
+class StreamDecl:
+    name: Name
+    columns: tuple[ColumnDecl, ...]
+    timestamp: Name | None = None
+    source: ConnectorDecl | None = None
+    lateness_us: int = 0
+    on_error_skip: bool = False
+    shed: ShedDecl | None = None
+    buffer: int | None = None
+
+
+@dataclass(frozen=True)
+class WindowDecl:
+    """`kind` is RANGE, ROWS, PARTITION, NOW or UNBOUNDED; `size` microseconds or rows. Held in `meta["window"]` of a table."""
+
+    kind: str
+    span: Span
+    size: int = 0
+    slide_us: int | None = None
+    partition: tuple[Name, ...] = ()
+
+
+@dataclass(frozen=True)
+class StreamOpDecl:
+    kind: str  # ISTREAM, DSTREAM, RSTREAM
+    span: Span
+    every_us: int | None = None
+
+
+@dataclass(frozen=True)
+class QueryDecl:
+    name: Name
+    body: exp.Expr
+    deadline_us: int | None = None
+    firm: bool = False
+    cost_us: int | None = None
+    stream_op: StreamOpDecl | None = None
+    into: ConnectorDecl | None = None
+
+
+@dataclass
+class AppDecl:
+    source: Source
+    statements: list[StreamDecl | QueryDecl] = field(default_factory=list)
+    errors: list[CqlError] = field(default_factory=list)

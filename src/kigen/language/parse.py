@@ -1,0 +1,84 @@
+"""From text to declarations: cuts the file at semicolons and parses each statement by itself, so that one error does not hide the next."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from kigen.language.declarations import AppDecl
+from kigen.language.dialect import Cql, CqlSyntaxError
+from kigen.language.errors import CqlError
+from kigen.language.source import Source
+from kigen.language.statements import CqlParser
+
+
+def parse_app(text: str, file: str = "<app>") -> AppDecl:
+    """All declarations of an app file, and all syntax errors; never raises for what the text holds."""
+    source = Source(text, file)
+    app = AppDecl(source)
+    try:
+        source.tokens = list(Cql().tokenize(text))
+    except TokenError as error:
+        app.errors.append(_token_error(source, error))
+        return app
+    for separator, group in groupby(source.tokens, key=lambda t: t.token_type == TokenType.SEMICOLON):
+        if not separator:
+            _statements(app, list(group))
+    return app
+
+
+def _statements(app: AppDecl, tokens: list[Token]) -> None:
+    """Usually one statement; a forgotten semicolon leaves more than one."""
+    while tokens:
+        parser = CqlParser(dialect=Cql())
+        parser.start(tokens, app.source.text)
+        try:
+            app.statements.append(parser.declaration())
+            if not parser._curr:
+                return
+            if parser._curr.text.upper() != "CREATE":
+                raise parser.fail(f"unexpected {parser.found()}", hint="a statement ends with ;")
+            end = parser._prev.end
+            app.errors.append(app.source.error((end, end + 1), "expected ; at the end of the statement", "write ; before the next CREATE"))
+        except CqlSyntaxError as error:
+            app.errors.append(app.source.error(error.span, error.message, error.hint))
+        except (ParseError, RecursionError, AttributeError, TypeError, ValueError, IndexError) as error:
+            # sqlglot's grammar is wider than CQL's and stumbles over some halves of it; the place is where it stopped.
+            app.errors.append(app.source.error(parser.here(), f"syntax error at {parser.found()} ({type(error).__name__})"))
+        tokens = _after_next_create(tokens, parser._index)
+
+
+def _after_next_create(tokens: list[Token], index: int) -> list[Token]:
+    for i in range(max(index, 1), len(tokens)):
+        if tokens[i].text.upper() == "CREATE" and i + 1 < len(tokens) and tokens[i + 1].text.upper() in ("STREAM", "QUERY"):
+            return tokens[i:]
+    return []
+
+
+def _token_error(source: Source, error: TokenError) -> CqlError:
+    text = source.text
+    for opening, name in (("'", "text"), ('"', "name"), ("/*", "comment")):
+        place = _unclosed(text, opening)
+        if place is not None:
+            return source.error(
+                (place, place + len(opening)), f"this {name} is never closed", f"write {'*/' if name == 'comment' else opening} at its end"
+            )
+    return source.error((0, 1), f"the file cannot be read as CQL: {error}")
+
+
+def _unclosed(text: str, opening: str) -> int | None:
+    """Where a quote or comment begins that has no end; a scan by character, as the tokenizer gave up."""
+    i = 0
+    closers = {"'": "'", '"': '"', "/*": "*/", "--": "\n"}
+    while i < len(text):
+        mark = next((m for m in closers if text.startswith(m, i)), None)
+        if mark is None:
+            i += 1
+            continue
+        end = text.find(closers[mark], i + len(mark))
+        if end < 0:
+            return i if mark == opening else None
+        i = end + len(closers[mark])
+    return None

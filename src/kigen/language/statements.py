@@ -1,0 +1,197 @@
+"""The two statements of an app file: CREATE STREAM and CREATE QUERY.
+
+Invariant: a clause appears at most once; clauses come in any order; whatever is wrong raises CqlSyntaxError at the exact token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlglot.tokenizer_core import TokenType
+
+from kigen.language.declarations import (
+    ColumnDecl,
+    ConnectorDecl,
+    Name,
+    OptionDecl,
+    OptionValue,
+    QueryDecl,
+    ShedDecl,
+    StreamDecl,
+    StreamOpDecl,
+)
+from kigen.language.dialect import CqlBaseParser
+from kigen.language.errors import near
+
+STREAM_CLAUSES = ("TIMESTAMP BY", "FROM", "LATENESS", "ON ERROR", "SHED ABOVE", "BUFFER")
+QUERY_CLAUSES = ("DEADLINE", "COST", "AS")
+
+
+class CqlParser(CqlBaseParser):
+    def declaration(self) -> StreamDecl | QueryDecl:
+        """One statement; leaves the parser behind it."""
+        if self._match_text_seq("CREATE"):
+            if self._match_text_seq("STREAM"):
+                return self._stream()
+            if self._match_text_seq("QUERY"):
+                return self._query()
+        raise self.fail(f"expected CREATE STREAM or CREATE QUERY, found {self.found()}", hint=self._statement_hint())
+
+    def _statement_hint(self) -> str:
+        if self._curr and self._curr.text.upper() in ("SELECT", "ISTREAM", "DSTREAM", "RSTREAM", "WITH", "FROM"):
+            return "write CREATE QUERY name AS before the query"
+        return "every statement is CREATE STREAM name (column TYPE, ...) ... or CREATE QUERY name AS ...; ends with ;"
+
+    # --- CREATE STREAM --------------------------------------------------------------------------------------------
+
+    def _stream(self) -> StreamDecl:
+        name = self.name("the name of the stream")
+        self._open("the columns of the stream, as in (id BIGINT, ts TIMESTAMP)")
+        columns = [self._column()]
+        while self._match(TokenType.COMMA):
+            columns.append(self._column())
+        self._close("column TYPE")
+        parsers: dict[str, tuple[str, Callable[[], Any]]] = {
+            "TIMESTAMP BY": ("timestamp", lambda: self.name("the timestamp column")),
+            "FROM": ("source", self._connector),
+            "LATENESS": ("lateness_us", lambda: self.duration("LATENESS", may_be_zero=True)),
+            "ON ERROR": ("on_error_skip", self._on_error),
+            "SHED ABOVE": ("shed", self._shed),
+            "BUFFER": ("buffer", lambda: self.count("BUFFER")),
+        }
+        return StreamDecl(name, tuple(columns), **self._clauses(parsers, STREAM_CLAUSES))
+
+    def _column(self) -> ColumnDecl:
+        name = self.name("a column name")
+        span = self.here()
+        if not self._curr or self._curr.token_type in (TokenType.COMMA, TokenType.R_PAREN):
+            raise self.fail(f"column {name.text} needs a type", hint="write BOOLEAN, BIGINT, DOUBLE, STRING or TIMESTAMP")
+        self._advance()
+        return ColumnDecl(name, Name(self._prev.text, span))
+
+    def _on_error(self) -> bool:
+        if self._match_text_seq("SKIP"):
+            return True
+        if self._match_text_seq("FAIL"):
+            return False
+        raise self.fail(f"expected FAIL or SKIP, found {self.found()}", hint="write ON ERROR FAIL or ON ERROR SKIP")
+
+    def _shed(self) -> ShedDecl:
+        above, span = self.number("SHED ABOVE")
+        if above <= 0:
+            raise self.fail("SHED ABOVE must be more than 0", span)
+        if not self._match_text_seq("PER", "SECOND"):
+            raise self.fail(f"expected PER SECOND, found {self.found()}", hint="write SHED ABOVE n PER SECOND [BY expression]")
+        by = None
+        if self._match_text_seq("BY"):
+            by = self._parse_disjunction()
+            if by is None:
+                raise self.fail(f"expected an expression after BY, found {self.found()}")
+        into = self._connector() if self._match(TokenType.INTO) else None
+        return ShedDecl(float(above), by, into)
+
+    # --- CREATE QUERY ---------------------------------------------------------------------------------------------
+
+    def _query(self) -> QueryDecl:
+        name = self.name("the name of the query")
+        parsers: dict[str, tuple[str, Callable[[], Any]]] = {"DEADLINE": ("deadline", self._deadline), "COST": ("cost_us", self._cost)}
+        clauses = self._clauses(parsers, QUERY_CLAUSES, end="AS")
+        deadline_us, firm = clauses.pop("deadline", (None, False))
+        if not self._match_text_seq("AS"):
+            raise self.fail(f"expected AS and the query, found {self.found()}", hint="write CREATE QUERY name [DEADLINE d] AS SELECT ...")
+        stream_op = self._stream_op()
+        if stream_op is not None:
+            self._open(f"the query of {stream_op.kind}")
+        body = self._parse_ddl_select()
+        if body is None:
+            raise self.fail(f"expected a query, found {self.found()}", hint="write SELECT ... FROM stream [window] ...")
+        if stream_op is not None:
+            self._close("a query", f"expected ) at the end of {stream_op.kind}")
+        into = self._connector() if self._match(TokenType.INTO) else None
+        return QueryDecl(name, body, deadline_us, firm, clauses.get("cost_us"), stream_op, into)
+
+    def _deadline(self) -> tuple[int, bool]:
+        deadline_us = self.duration("DEADLINE", zero="leave DEADLINE out for a query without one")
+        return deadline_us, self._match_text_seq("FIRM")
+
+    def _cost(self) -> int:
+        value, span = self.number("COST")
+        if value != int(value):
+            raise self.fail("COST needs whole microseconds", span)
+        if not (self._match_text_seq("MICROSECONDS") or self._match_text_seq("MICROSECOND")):
+            raise self.fail(f"expected MICROSECONDS, found {self.found()}", hint="write COST n MICROSECONDS")
+        return int(value)
+
+    def _stream_op(self) -> StreamOpDecl | None:
+        span = self.here()
+        if not self._match_texts(("ISTREAM", "DSTREAM", "RSTREAM")):
+            return None
+        kind, every_us = self._prev.text.upper(), None
+        if self._curr.token_type == TokenType.L_BRACKET:
+            if kind != "RSTREAM":
+                raise self.fail(f"{kind} takes no period", hint="only RSTREAM[n SECONDS](...) does")
+            self._advance()
+            every_us = self.duration("the period of RSTREAM")
+            if not self._match(TokenType.R_BRACKET):
+                raise self.fail(f"expected ], found {self.found()}", hint="write RSTREAM[n SECONDS](...)")
+        return StreamOpDecl(kind, span, every_us)
+
+    # --- shared ---------------------------------------------------------------------------------------------------
+
+    def _clauses(self, parsers: dict[str, tuple[str, Callable[[], Any]]], known: tuple[str, ...], end: str | None = None) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        while self._curr and self._curr.text.upper() not in ("CREATE", end):
+            span = self.here()
+            clause = next((c for c in parsers if self._match_text_seq(*c.split())), None)
+            if clause is None:
+                best = near(self._curr.text, known)
+                hint = f"did you mean {best}?" if best else f"clauses here: {', '.join(known)}"
+                raise self.fail(f"unknown clause {self.found()}", span, hint)
+            field, parse = parsers[clause]
+            if field in values:
+                raise self.fail(f"{clause} is given twice", (span[0], self._prev.end + 1), "keep one of them")
+            values[field] = parse()
+        return values
+
+    def _connector(self) -> ConnectorDecl:
+        name = self.name("the name of a connector")
+        options: list[OptionDecl] = []
+        if self._match(TokenType.L_PAREN) and not self._match(TokenType.R_PAREN):
+            options.append(self._option())
+            while self._match(TokenType.COMMA):
+                options.append(self._option())
+            self._close("key = value")
+        return ConnectorDecl(name, tuple(options))
+
+    def _option(self) -> OptionDecl:
+        if not self._curr or self._curr.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.R_PAREN, TokenType.EQ):
+            raise self.fail(f"expected an option, found {self.found()}", hint="write key = value")
+        key = Name(self._curr.text, self.here())
+        self._advance()
+        if not self._match(TokenType.EQ):
+            raise self.fail(f"expected = after option {key.text}, found {self.found()}", hint="write key = value")
+        span = self.here()
+        value = self._option_value(key.text)
+        return OptionDecl(key, value, (span[0], self._prev.end + 1))
+
+    def _option_value(self, key: str) -> OptionValue:
+        if self._match(TokenType.STRING):
+            return str(self._prev.text)
+        if self._match_text_seq("TRUE"):
+            return True
+        if self._match_text_seq("FALSE"):
+            return False
+        sign = -1 if self._match(TokenType.DASH) else 1
+        if self._curr.token_type == TokenType.NUMBER:
+            value, _ = self.number(key)
+            return sign * value
+        raise self.fail(f"option {key} needs a text, a number, TRUE or FALSE, found {self.found()}", hint="put texts in 'single quotes'")
+
+    def _open(self, what: str) -> None:
+        if not self._match(TokenType.L_PAREN):
+            raise self.fail(f"expected ( and {what}, found {self.found()}")
+
+    def _close(self, what: str, message: str = "expected , or )") -> None:
+        if not self._match(TokenType.R_PAREN):
+            raise self.fail(f"{message} after {what}, found {self.found()}")

@@ -1,0 +1,159 @@
+"""GROUP BY and aggregates: the columns beneath, the Aggregate, and select items and HAVING as terms over its columns.
+
+Invariant: above an Aggregate there are the keys, then the aggregates; whatever is neither a key, nor an aggregate, nor made of them
+is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from kigen.language.errors import CqlError
+from kigen.language.source import span_of
+from kigen.plan.binder.expressions import AGGREGATES, check_scalar, place_of, resolve, typed
+from kigen.plan.binder.joins import Base
+from kigen.plan.binder.scope import Scope
+from kigen.plan.binder.terms import Ref, Term, same
+from kigen.plan.nodes import Agg, AggFunc, Aggregate, Expr, Node, Project, Window
+from kigen.plan.types import Type
+
+_FUNCS: dict[type[exp.Expr], AggFunc] = {
+    exp.Count: AggFunc.COUNT,
+    exp.Sum: AggFunc.SUM,
+    exp.Avg: AggFunc.AVG,
+    exp.Min: AggFunc.MIN,
+    exp.Max: AggFunc.MAX,
+}
+
+
+class Grouping:
+    """Collects the aggregates of one SELECT while its items are bound; `node` then gives the plan."""
+
+    def __init__(self, scope: Scope, base: Base, keys: list[Term], aliases: Mapping[str, Term]) -> None:
+        self.scope, self.base = scope, base
+        self.scope_aliases = aliases  # items without aggregates, usable inside an aggregate's argument
+        self.keys: list[Expr] = []
+        self.key_of: dict[str, int] = {}
+        for term in keys:
+            text = same(term.sql(base.place).text)
+            if text not in self.key_of:
+                self.key_of[text] = len(self.keys)
+                self.keys.append(typed(term, base.types, base.place))
+        self.aggs: list[tuple[AggFunc, Expr | None, Type]] = []
+
+    # --- terms over the Aggregate's columns -----------------------------------------------------------------------
+
+    def term(self, node: exp.Expr, aliases: Mapping[str, Term], clause: str) -> Term:
+        check_scalar(self.scope.source, node, clause, aggregates=True)
+        refs = self._refs(node, aliases, clause)
+        return Term(self.scope.source, place_of(self.scope.source, node), tuple(sorted(refs, key=lambda r: r.span)))
+
+    def column(self, position: int) -> int:
+        """The key that is just this column of the scope; -1 if none is."""
+        return self.key_of.get(f"c{self.base.place(position)}", -1)
+
+    def _refs(self, node: exp.Expr, aliases: Mapping[str, Term], clause: str) -> list[Ref]:
+        if isinstance(node, AGGREGATES):
+            return [Ref(place_of(self.scope.source, node), len(self.keys) + self._aggregate(node))]
+        key = self._key(node)
+        if key is not None:
+            return [key]
+        if isinstance(node, exp.Column):
+            return [self._column(node, aliases, clause)]
+        return [ref for child in node.iter_expressions() for ref in self._refs(child, aliases, clause)]
+
+    def _key(self, node: exp.Expr) -> Ref | None:
+        span = span_of(node)
+        if span is None or not self.keys or node.find(*AGGREGATES):
+            return None
+        try:
+            text = same(resolve(self.scope, node).sql(self.base.place).text)
+        except CqlError:
+            return None  # a name further down is an alias, or unknown: found there
+        return Ref(span, self.key_of[text]) if text in self.key_of else None
+
+    def _column(self, column: exp.Column, aliases: Mapping[str, Term], clause: str) -> Ref:
+        span = place_of(self.scope.source, column)
+        position = self.scope.find(column)
+        alias = None if column.args.get("table") else aliases.get(column.name.lower())
+        if alias is not None and (position is None or clause == "HAVING"):
+            return Ref(span, alias)
+        if position is None:
+            raise self.scope.unknown(column, tuple(aliases))
+        raise self.ungrouped(column.name, span)
+
+    def ungrouped(self, name: str, span: tuple[int, int]) -> CqlError:
+        hint = (
+            f"write GROUP BY {name}, or an aggregate as in MAX({name})"
+            if not self.keys
+            else f"add {name} to GROUP BY, or write MAX({name})"
+        )
+        return self.scope.source.error(span, f"column {name} is neither grouped by nor inside an aggregate", hint)
+
+    # --- aggregates -----------------------------------------------------------------------------------------------
+
+    def _aggregate(self, node: exp.Expr) -> int:
+        func = _FUNCS[type(node)]
+        argument = node.this
+        if func is AggFunc.COUNT and (argument is None or isinstance(argument, exp.Star)):
+            return self._slot((AggFunc.COUNT_STAR, None, Type.BIGINT))
+        self._check_form(node, func)
+        check_scalar(self.scope.source, argument, "an aggregate")
+        expr = typed(resolve(self.scope, argument, self.scope_aliases, clause="an aggregate"), self.base.types, self.base.place)
+        return self._slot(self._typed(func, expr, node))
+
+    def _check_form(self, node: exp.Expr, func: AggFunc) -> None:
+        source, name = self.scope.source, func.value
+        if isinstance(node.this, exp.Distinct):
+            hint = (
+                f"write SELECT {name}(x) FROM (SELECT DISTINCT x FROM ...)"
+                if func not in (AggFunc.MIN, AggFunc.MAX)
+                else f"{name}(x) is the same"
+            )
+            raise source.error(place_of(source, node), f"{name}(DISTINCT ...) is not part of CQL", hint)
+        if isinstance(node.this, exp.Order):
+            raise source.error(place_of(source, node), f"ORDER BY inside {name} is not part of CQL", f"write {name}(x)")
+        if node.args.get("count") or node.expressions or node.this is None:
+            raise source.error(place_of(source, node), f"{name} takes one argument", f"write {name}(x)")
+
+    def _typed(self, func: AggFunc, expr: Expr, node: exp.Expr) -> tuple[AggFunc, Expr, Type]:
+        if func is AggFunc.COUNT:
+            return func, expr, Type.BIGINT
+        if func in (AggFunc.MIN, AggFunc.MAX):
+            return func, expr, expr.type
+        if func is AggFunc.SUM and expr.type is Type.BOOLEAN:  # DuckDB counts the true ones
+            expr = Expr(f"CAST({expr.sql} AS BIGINT)", Type.BIGINT, expr.text)
+        if expr.type not in (Type.BIGINT, Type.DOUBLE):
+            instead = (
+                "epoch_us(...)" if expr.type is Type.TIMESTAMP else f"CAST(... AS {'BIGINT' if expr.type is Type.BOOLEAN else 'DOUBLE'})"
+            )
+            source = self.scope.source
+            raise source.error(place_of(source, node), f"{func.value} needs a number, got {expr.type}", f"write {func.value}({instead})")
+        return func, expr, expr.type if func is AggFunc.SUM else Type.DOUBLE
+
+    def _slot(self, wanted: tuple[AggFunc, Expr | None, Type]) -> int:
+        if wanted not in self.aggs:
+            self.aggs.append(wanted)
+        return self.aggs.index(wanted)
+
+    # --- the plan -------------------------------------------------------------------------------------------------
+
+    def node(self) -> Node:
+        wanted = [*self.keys, *(expr for _, expr, _ in self.aggs if expr is not None)]
+        columns = list(dict.fromkeys(wanted))
+        if all(e.column is not None for e in columns):
+            child, at = self.base.node, {e: e.column for e in columns}
+        else:
+            child, at = Project(self.base.node, tuple(columns), tuple(e.text for e in columns)), {e: i for i, e in enumerate(columns)}
+        keys = tuple(at[e] or 0 for e in self.keys)
+        aggs = tuple(Agg(func, None if expr is None else at[expr], kind) for func, expr, kind in self.aggs)
+        return Aggregate(child, keys, aggs, () if self.keys else windows(self.base.node))
+
+
+def windows(node: Node) -> tuple[Window, ...]:
+    """The windowed streams a relation is made of, each once; a window over another query's stream hides what that stream is made of."""
+    if isinstance(node, Window):
+        return (node,)
+    return tuple(dict.fromkeys(w for child in node.children for w in windows(child)))

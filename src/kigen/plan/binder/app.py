@@ -1,0 +1,87 @@
+"""From an app file to an `App`: the entry points `bind` and `load_app`.
+
+Invariant: either an App whose every name and type is resolved, or CqlErrors with all errors of the file, in the order of the text.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kigen.language import CqlErrors, QueryDecl, parse_app
+from kigen.language.declarations import AppDecl
+from kigen.plan.binder.bodies import bind_body
+from kigen.plan.binder.catalog import Catalog
+from kigen.plan.binder.joins import bare
+from kigen.plan.binder.streams import bind_stream, sink
+from kigen.plan.nodes import App, Node, Project, Query, StreamKind, ToStream
+
+_OUR_COLUMNS = ("_from", "_to", "_at")
+
+
+def load_app(path: str | Path) -> App:
+    """Read and bind an app file; relative paths in it start at its directory."""
+    file = Path(path)
+    return bind(file.read_text(encoding="utf-8"), str(path), str(file.resolve().parent))
+
+
+def bind(text: str, file_name: str = "<app>", directory: str = ".") -> App:
+    """Bind the text of an app file; raises CqlErrors with all its errors."""
+    declared = parse_app(text, file_name)
+    catalog = Catalog(declared.source, _bind_query, list(declared.errors))
+    streams = _declare(declared, catalog)
+    queries = [catalog.query(key) for key in catalog.declared]
+    if catalog.errors:
+        raise CqlErrors(catalog.errors)
+    return App(tuple(catalog.streams[k] for k in streams), tuple(q for q in queries if q is not None), directory)
+
+
+def _declare(declared: AppDecl, catalog: Catalog) -> list[str]:
+    order: list[str] = []
+    for statement in declared.statements:
+        name = statement.name
+        key = name.text.lower()
+        if key in catalog.names:
+            error = declared.source.error(name.span, f"{catalog.names[key]} is declared already", "give one of them another name")
+            catalog.errors.append(error)
+            continue
+        catalog.names[key] = name.text
+        if isinstance(statement, QueryDecl):
+            catalog.declared[key] = statement
+            continue
+        try:
+            catalog.streams[key] = bind_stream(declared.source, statement)
+            order.append(key)
+        except CqlErrors as found:
+            catalog.errors += found.errors
+    _names_of_broken(declared, catalog)
+    return order
+
+
+def _names_of_broken(declared: AppDecl, catalog: Catalog) -> None:
+    """What a statement with a syntax error would have declared: reading it is no second error."""
+    tokens = declared.source.tokens
+    for create, kind, name in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if create.text.upper() == "CREATE" and kind.text.upper() in ("STREAM", "QUERY"):
+            catalog.names.setdefault(name.text.lower(), name.text)
+
+
+def _bind_query(catalog: Catalog, decl: QueryDecl) -> Query:
+    relation = bind_body(catalog, decl.body)
+    into = sink(catalog.source, decl.into)
+    for name in relation.names:
+        if name.lower() in _OUR_COLUMNS:
+            message = f"the output of query {decl.name.text} has a column {name}, a name Kigen needs for lifetimes"
+            raise catalog.source.error(decl.name.span, message, f"write {name} AS {name.strip('_')}_column")
+    root = _named(relation.node, relation.names)
+    if decl.stream_op is not None:
+        root = ToStream(root, StreamKind(decl.stream_op.kind), decl.stream_op.every_us)
+    return Query(decl.name.text, root, decl.deadline_us, decl.firm, decl.cost_us, into)
+
+
+def _named(node: Node, names: tuple[str, ...]) -> Node:
+    """A root carries the query's column names; a projection for names alone is added only where they differ."""
+    if tuple(c.name for c in node.schema) == names:
+        return node
+    if isinstance(node, Project):
+        return Project(node.child, node.exprs, names)
+    return Project(node, tuple(bare(node, i) for i in range(len(names))), names)

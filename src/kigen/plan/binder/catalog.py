@@ -1,0 +1,127 @@
+"""What names in FROM stand for: declared streams, and queries by name, bound on first use in any order.
+
+Invariant: a query is bound once; one that is broken is reported once, and whatever reads it is silently given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from kigen.language.declarations import QueryDecl, WindowDecl
+from kigen.language.errors import CqlError, CqlErrors, suggest
+from kigen.language.source import Source, Span, span_of
+from kigen.plan.binder.scope import Relation
+from kigen.plan.nodes import Node, Query, Scan, Stream, Window, WindowKind
+from kigen.plan.types import Type
+
+_KINDS = {
+    "RANGE": WindowKind.RANGE,
+    "ROWS": WindowKind.ROWS,
+    "PARTITION": WindowKind.PARTITION_ROWS,
+    "NOW": WindowKind.NOW,
+    "UNBOUNDED": WindowKind.UNBOUNDED,
+}
+
+
+class AlreadyReported(CqlErrors):
+    """What depends on something broken that has its own error elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+
+
+@dataclass
+class Catalog:
+    source: Source
+    bind_query: Callable[[Catalog, QueryDecl], Query]
+    errors: list[CqlError] = field(default_factory=list)
+    streams: dict[str, Stream] = field(default_factory=dict)
+    declared: dict[str, QueryDecl] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)  # all declared names, broken ones too: lower-case -> as written
+    _bound: dict[str, Query | None] = field(default_factory=dict)
+    _open: list[str] = field(default_factory=list)
+
+    def query(self, name: str) -> Query | None:
+        """The bound query; None if it is broken (and reported)."""
+        key = name.lower()
+        if key not in self._bound:
+            decl = self.declared[key]
+            self._open.append(key)
+            try:
+                self._bound[key] = self.bind_query(self, decl)
+            except CqlError as error:
+                self.errors.append(error)
+                self._bound[key] = None
+            except CqlErrors as found:
+                self.errors.extend(found.errors)
+                self._bound[key] = None
+            finally:
+                self._open.pop()
+        return self._bound[key]
+
+    def relation(self, table: exp.Table) -> Relation:
+        """What a table name in FROM, with its window, stands for."""
+        span = span_of(table.this) or span_of(table) or (0, 1)
+        if table.args.get("db") or not isinstance(table.this, exp.Identifier):
+            raise self.source.error(span, "only streams and queries of this file can be read", "write the name of a stream or query")
+        window: WindowDecl | None = table.meta.get("window")
+        key = table.name.lower()
+        if key in self.streams:
+            return self._stream(self.streams[key], window, span)
+        if key in self.declared:
+            return self._query(table.name, window, span)
+        if key in self.names:
+            raise AlreadyReported
+        raise self.source.error(
+            span, f"there is no stream or query {table.name}", suggest(table.name, self.names.values(), "streams and queries")
+        )
+
+    def _stream(self, stream: Stream, window: WindowDecl | None, span: Span) -> Relation:
+        if window is None:
+            raise self._missing_window(stream.name, f"stream {stream.name}", span)
+        return self._windowed(Scan(stream.name, stream.schema), window)
+
+    def _query(self, name: str, window: WindowDecl | None, span: Span) -> Relation:
+        key = name.lower()
+        if key in self._open:
+            circle = [*self._open[self._open.index(key) :], key]
+            names = " -> ".join(self.declared[k].name.text for k in circle)
+            raise self.source.error(span, f"queries read each other in a circle: {names}", "let one of them read a stream instead")
+        query = self.query(name)
+        if query is None:
+            raise AlreadyReported
+        if not query.root.is_stream:
+            if window is not None:
+                raise self.source.error(
+                    window.span, f"query {query.name} gives a relation, which takes no window", f"write FROM {query.name}"
+                )
+            return Relation(query.root, tuple(c.name for c in query.schema))
+        if window is None:
+            kind = self.declared[key].stream_op
+            raise self._missing_window(query.name, f"query {query.name} gives a stream ({kind.kind if kind else 'ISTREAM'}), which", span)
+        return self._windowed(query.root, window)
+
+    def _missing_window(self, name: str, what: str, span: Span) -> CqlError:
+        return self.source.error(
+            span, f"{what} needs a window", f"write {name} [RANGE n SECONDS], {name} [ROWS n], {name} [NOW] or {name} [UNBOUNDED]"
+        )
+
+    def _windowed(self, node: Node, window: WindowDecl) -> Relation:
+        names = tuple(c.name for c in node.schema)
+        lower = [n.lower() for n in names]
+        partition: list[int] = []
+        for column in window.partition:
+            if column.text.lower() not in lower:
+                raise self.source.error(column.span, f"unknown column {column.text}", suggest(column.text, names, "columns here"))
+            partition.append(lower.index(column.text.lower()))
+        return Relation(Window(node, _KINDS[window.kind], window.size, window.slide_us, tuple(dict.fromkeys(partition))), names)
+
+
+def type_named(text: str) -> Type | None:
+    """The type a declaration names; the usual synonyms are understood."""
+    synonyms = {"INT": "BIGINT", "INTEGER": "BIGINT", "BOOL": "BOOLEAN", "VARCHAR": "STRING", "TEXT": "STRING"}
+    name = synonyms.get(text.upper(), text.upper())
+    return Type(name) if name in Type.__members__ else None

@@ -1,0 +1,146 @@
+"""DuckDB as the judge of expressions: what type an expression has, how DuckDB names it, or where it is wrong.
+
+Invariant: nothing is evaluated; expressions are bound against empty tables of the columns' types. A binding costs about half a millisecond.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from dataclasses import dataclass
+from functools import lru_cache
+
+import duckdb
+
+from kigen.plan.types import Type
+
+Types = tuple[Type, ...]
+
+
+@dataclass(frozen=True)
+class Bound:
+    label: str  # the name DuckDB gives the column
+    type: str  # DuckDB's type
+
+
+class DuckError(Exception):
+    """DuckDB's refusal; `start` and `length` are in the text that was given to `describe`, None if DuckDB gives no place."""
+
+    def __init__(self, message: str, start: int | None, length: int) -> None:
+        super().__init__(message)
+        self.message, self.start, self.length = message, start, length
+
+
+class _Judge:
+    """One in-memory connection a process, used under a lock: apps are bound rarely and quickly."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.connection = duckdb.connect(":memory:")
+        self.connection.execute("SET errors_as_json = true")
+        self.connection.execute("SET enable_external_access = false")
+        self.tables: dict[Types, str] = {}
+
+    def table(self, types: Types) -> str:
+        if types not in self.tables:
+            name = f"kigen_types_{len(self.tables)}"
+            columns = ", ".join(f"c{i} {t.duckdb}" for i, t in enumerate(types)) or "kigen_none BOOLEAN"
+            self.connection.execute(f"CREATE TEMP TABLE {name} ({columns})")
+            self.tables[types] = name
+        return self.tables[types]
+
+    def rows(self, sql: str) -> list[tuple[object, ...]]:
+        return [tuple(row) for row in self.connection.execute(sql).fetchall()]
+
+
+@lru_cache(maxsize=1)
+def _judge() -> _Judge:
+    return _Judge()
+
+
+@lru_cache(maxsize=4096)
+def describe(sql: str, types: Types) -> Bound:
+    """Bind one expression over columns c0, c1, ... of the given types."""
+    judge = _judge()
+    with judge.lock:
+        return _describe(judge, sql, judge.table(types))
+
+
+@lru_cache(maxsize=4096)
+def label(sql: str, tables: tuple[tuple[str, tuple[tuple[str, Type], ...]], ...]) -> str | None:
+    """What DuckDB would call this select item over tables of these names, columns and types; None if it will not say."""
+    judge = _judge()
+    sources = []
+    for alias, columns in tables:
+        fields = ", ".join(f"NULL::{t.duckdb} AS {_quote(name)}" for name, t in columns)
+        sources.append(f"(SELECT {fields}) AS {_quote(alias)}")
+    try:
+        with judge.lock:
+            return _describe(judge, sql, ", ".join(sources)).label
+    except DuckError:
+        return None
+
+
+def _describe(judge: _Judge, sql: str, source: str) -> Bound:
+    prefix = "DESCRIBE SELECT "
+    try:
+        rows = judge.rows(f"{prefix}{sql} FROM {source}")
+    except duckdb.Error as error:
+        raise _duck_error(error, len(prefix), len(sql)) from error
+    if len(rows) != 1:
+        raise DuckError("an expression must give one column", None, len(sql))
+    return Bound(str(rows[0][0]), str(rows[0][1]))
+
+
+def _duck_error(error: duckdb.Error, skip: int, size: int) -> DuckError:
+    text = str(error)
+    try:
+        data = json.loads(text[text.index("{") :])
+    except ValueError:
+        return DuckError(text.split("\n", 1)[0], None, size)
+    message = str(data.get("exception_message", text))
+    place = re.match(r"\[(\d+),\s*(\d+)\]", str(data.get("location", "")))
+    if place is None:
+        return DuckError(message, None, size)
+    start = int(place[1]) - skip
+    return DuckError(message, start if 0 <= start < size else None, int(place[2]))
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+@lru_cache(maxsize=1)
+def functions() -> dict[str, frozenset[str]]:
+    """Every function DuckDB knows, lower-case, with its kinds: scalar, macro, aggregate, window, table, and `volatile`."""
+    judge = _judge()
+    with judge.lock:
+        rows = judge.rows("SELECT lower(function_name), function_type, coalesce(stability, 'CONSISTENT') FROM duckdb_functions()")
+    found: dict[str, set[str]] = {}
+    for name, kind, stability in rows:
+        kinds = found.setdefault(str(name), set())
+        kinds.add(str(kind))
+        if stability != "CONSISTENT":
+            kinds.add("volatile")
+    found.setdefault("ago", set()).add("volatile")
+    return {name: frozenset(kinds) for name, kinds in found.items()}
+
+
+_INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER"})
+_WIDE = frozenset({"HUGEINT", "UHUGEINT", "UBIGINT", "FLOAT"})
+_STAMPS = frozenset({"TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "DATE"})
+
+
+def kigen_type(duck: str) -> tuple[Type | None, bool]:
+    """The one of the five types a DuckDB type becomes, and whether that takes a CAST; None if there is none."""
+    plain = {"BOOLEAN": Type.BOOLEAN, "BIGINT": Type.BIGINT, "DOUBLE": Type.DOUBLE, "VARCHAR": Type.STRING, "TIMESTAMP": Type.TIMESTAMP}
+    if duck in plain:
+        return plain[duck], False
+    if duck in _INTEGERS or duck == '"NULL"':
+        return Type.BIGINT, True
+    if duck in _WIDE or duck.startswith("DECIMAL"):
+        return Type.DOUBLE, True
+    if duck in _STAMPS:
+        return Type.TIMESTAMP, True
+    return None, False

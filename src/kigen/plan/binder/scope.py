@@ -1,0 +1,108 @@
+"""The names a query can see: its inputs, in the order of FROM, and their columns as one row of positions.
+
+Invariant: position p of the scope is the same column everywhere in one SELECT, whatever order the inputs are joined in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from kigen.language.errors import CqlError, suggest
+from kigen.language.source import Source, Span, span_of
+from kigen.plan.nodes import Node
+from kigen.plan.types import Type
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A node and what its columns are called here (aliases never reach the nodes)."""
+
+    node: Node
+    names: tuple[str, ...]
+
+    @property
+    def types(self) -> tuple[Type, ...]:
+        return tuple(c.type for c in self.node.schema)
+
+
+@dataclass(frozen=True)
+class Input:
+    alias: str | None
+    relation: Relation
+    offset: int  # of its first column in the scope
+    called: str | None = None  # the stream's own name, for hints
+
+
+@dataclass
+class Scope:
+    source: Source
+    inputs: list[Input] = field(default_factory=list)
+    merged: dict[int, int] = field(default_factory=dict)  # USING: right column -> left column it is one with
+
+    def add(self, alias: str | None, relation: Relation, called: str | None, span: Span) -> Input:
+        if alias is not None and any(i.alias is not None and i.alias.lower() == alias.lower() for i in self.inputs):
+            raise self.source.error(
+                span, f"{alias} appears twice in FROM", f"give one of them another name: {called or alias} [...] AS {alias}2"
+            )
+        entry = Input(alias, relation, len(self.types), called)
+        self.inputs.append(entry)
+        return entry
+
+    @property
+    def types(self) -> tuple[Type, ...]:
+        return tuple(t for i in self.inputs for t in i.relation.types)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(n for i in self.inputs for n in i.relation.names)
+
+    def input_of(self, position: int) -> int:
+        return max(k for k, i in enumerate(self.inputs) if i.offset <= position and i.relation.names)
+
+    def tables(self) -> tuple[tuple[str, tuple[tuple[str, Type], ...]], ...]:
+        return tuple(
+            (i.alias or f"unnamed{k}", tuple(zip(i.relation.names, i.relation.types, strict=True))) for k, i in enumerate(self.inputs)
+        )
+
+    def star(self, table: exp.Identifier | None = None) -> list[tuple[int, str]]:
+        inputs = self.inputs if table is None else [self._input(table)]
+        columns = [(i.offset + k, name) for i in inputs for k, name in enumerate(i.relation.names)]
+        return [c for c in columns if table is not None or c[0] not in self.merged]
+
+    def find(self, column: exp.Column, since: int = 0) -> int | None:
+        """The position of a column; None if there is none of that name. Raises if the name is ambiguous or its table unknown."""
+        name = column.name.lower()
+        table = column.args.get("table")
+        inputs = self.inputs[since:] if table is None else [self._input(table, since)]
+        found = [i.offset + k for i in inputs for k, n in enumerate(i.relation.names) if n.lower() == name]
+        found = sorted({self.merged.get(p, p) if table is None else p for p in found})
+        if len(found) > 1:
+            owners = [self.inputs[self.input_of(p)].alias or "a sub-query" for p in found]
+            raise self.source.error(
+                self._span(column), f"{column.name} is ambiguous: it is in {' and '.join(owners)}", f"write {owners[0]}.{column.name}"
+            )
+        return found[0] if found else None
+
+    def unknown(self, column: exp.Column, extra: tuple[str, ...] = ()) -> CqlError:
+        table = column.args.get("table")
+        known = self.names if table is None else self._input(table).relation.names
+        where = "" if table is None else f" in {table.name}"
+        hint = suggest(column.name, dict.fromkeys((*known, *extra)), "columns here")
+        span = self._span(column) if table is None else span_of(column.this) or self._span(column)
+        return self.source.error(span, f"unknown column {column.name}{where}", hint)
+
+    def _input(self, table: exp.Identifier, since: int = 0) -> Input:
+        for entry in self.inputs[since:]:
+            if entry.alias is not None and entry.alias.lower() == table.name.lower():
+                return entry
+        span = span_of(table) or (0, 1)
+        for entry in self.inputs:
+            if entry.called is not None and entry.called.lower() == table.name.lower() and entry.alias:
+                raise self.source.error(span, f"{table.name} is called {entry.alias} here", f"write {entry.alias}.")
+        aliases = [i.alias for i in self.inputs if i.alias]
+        raise self.source.error(span, f"{table.name} is not in FROM", suggest(table.name, aliases, "FROM holds"))
+
+    def _span(self, node: exp.Expr) -> Span:
+        return span_of(node) or (0, 1)

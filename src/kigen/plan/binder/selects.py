@@ -1,0 +1,269 @@
+"""One SELECT: FROM, WHERE, GROUP BY, HAVING, the select list, DISTINCT.
+
+Invariant: gives a relation whose names are unique; all errors of one clause list are reported together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from kigen.language.errors import CqlError, CqlErrors
+from kigen.language.source import Span
+from kigen.plan.binder.aggregates import Grouping
+from kigen.plan.binder.catalog import Catalog
+from kigen.plan.binder.duck import label
+from kigen.plan.binder.expressions import AGGREGATES, check_scalar, place_of, predicate, resolve, typed
+from kigen.plan.binder.joins import Base, bare, filtered, join_inputs
+from kigen.plan.binder.scope import Relation
+from kigen.plan.binder.sources import FromBinder, conjuncts
+from kigen.plan.binder.terms import Term
+from kigen.plan.nodes import Distinct, Expr, Filter, Node, Project
+
+_HINTS = {
+    "with_": ("WITH", "write a sub-query in FROM, or another CREATE QUERY"),
+    "order": ("ORDER BY", "a relation has no order; leave it out"),
+    "limit": ("LIMIT", "bound the window instead, as in s [ROWS n]"),
+    "offset": ("OFFSET", "bound the window instead, as in s [ROWS n]"),
+    "qualify": ("QUALIFY", "use a sub-query with WHERE"),
+    "windows": ("WINDOW", "use a window on the stream, as in s [ROWS n]"),
+    "laterals": ("LATERAL", "join with a sub-query in FROM"),
+    "sample": ("SAMPLE", "leave it out"),
+    "into": ("INTO inside a query", "write INTO connector (...) after the query"),
+}
+
+
+def refuse_clauses(catalog: Catalog, node: exp.Expr) -> None:
+    """ORDER BY, LIMIT and the like, which sqlglot parses and CQL has not."""
+    for arg, (name, hint) in _HINTS.items():
+        value = node.args.get(arg)
+        if value:
+            raise catalog.source.error(_clause_span(catalog, node, name, value), f"{name} is not part of CQL", hint)
+
+
+def _clause_span(catalog: Catalog, node: exp.Expr, name: str, value: object) -> Span:
+    source, whole = catalog.source, place_of(catalog.source, node)
+    tokens = [t for t in source.tokens_in(whole) if t.text.upper() == name.split(" inside")[0]]
+    inner = place_of(source, value) if isinstance(value, exp.Expr) else (0, 1)
+    before = [t for t in tokens if inner == (0, 1) or t.start <= inner[0]]
+    if before:
+        return before[-1].start, before[-1].end + 1
+    return inner if inner != (0, 1) else whole
+
+
+@dataclass
+class _Item:
+    """A select item: an expression, or a column that * stands for."""
+
+    node: exp.Expr | None
+    span: Span
+    name: str | None
+    position: int | None = None
+
+
+class SelectBinder:
+    def __init__(self, catalog: Catalog, bind_body: Callable[[Catalog, exp.Expr], Relation], select: exp.Select) -> None:
+        self.catalog, self.select, self.source = catalog, select, catalog.source
+        self.sources = FromBinder(catalog, bind_body)
+        self.scope = self.sources.scope
+        self.errors: list[CqlError] = []
+
+    def bind(self) -> Relation:
+        refuse_clauses(self.catalog, self.select)
+        if self.select.args.get("from_") is None:
+            raise self.source.error(place_of(self.source, self.select), "a query needs FROM", "write SELECT ... FROM stream [window]")
+        self.sources.bind(self.select)
+        with self._collect():
+            self.items = self._expand()
+        self._stop()
+        self.aliases = self._plain_aliases()
+        base = self._where()
+        if self._is_aggregate():
+            node, exprs = self._aggregate(base)
+        else:
+            node, exprs = base.node, self._terms(base)
+        self._stop()
+        names = unique([self._name(item) for item in self.items])
+        result = project(node, exprs, names)
+        distinct = self.select.args.get("distinct")
+        if distinct is not None and distinct.args.get("on"):
+            raise self.source.error(place_of(self.source, distinct), "DISTINCT ON is not part of CQL", "write SELECT DISTINCT, or GROUP BY")
+        return Relation(Distinct(result), names) if distinct is not None else Relation(result, names)
+
+    # --- errors ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _collect(self) -> Iterator[None]:
+        try:
+            yield
+        except CqlError as error:
+            if not any((e.line, e.column, e.message) == (error.line, error.column, error.message) for e in self.errors):
+                self.errors.append(error)
+
+    def _stop(self) -> None:
+        if self.errors:
+            raise CqlErrors(self.errors)
+
+    # --- the select list ------------------------------------------------------------------------------------------
+
+    def _expand(self) -> list[_Item]:
+        items: list[_Item] = []
+        for node in self.select.expressions:
+            span = place_of(self.source, node)
+            inner = node.this if isinstance(node, exp.Alias) else node
+            star = inner if isinstance(inner, exp.Star) else inner.this if isinstance(inner, exp.Column) else None
+            if isinstance(star, exp.Star):
+                if any(star.args.get(k) for k in ("except_", "replace", "rename")) or isinstance(node, exp.Alias):
+                    raise self.source.error(span, "* stands alone in CQL", "list the columns")
+                table = inner.args.get("table") if isinstance(inner, exp.Column) else None
+                items += [_Item(None, span, name, position) for position, name in self.scope.star(table)]
+            else:
+                items.append(_Item(inner, span, node.alias if isinstance(node, exp.Alias) else None))
+        return items
+
+    def _plain_aliases(self) -> dict[str, Term]:
+        """Items without aggregates, by alias, as terms over the scope: WHERE, GROUP BY and later items may use them."""
+        found: dict[str, Term] = {}
+        for item in self.items:
+            if item.name and item.node is not None and not item.node.find(*AGGREGATES):
+                with suppress(CqlError):  # the item itself reports it
+                    found.setdefault(item.name.lower(), resolve(self.scope, item.node, found))
+        return found
+
+    def _terms(self, base: Base) -> list[Expr]:
+        exprs: list[Expr] = []
+        earlier: dict[str, Term] = {}
+        for item in self.items:
+            with self._collect():
+                if item.node is None:
+                    exprs.append(bare(base.node, base.place(item.position or 0)))
+                    continue
+                term = resolve(self.scope, item.node, earlier)
+                exprs.append(typed(term, base.types, base.place))
+                if item.name:
+                    earlier.setdefault(item.name.lower(), term)
+        return exprs
+
+    def _name(self, item: _Item) -> str:
+        if item.name is not None:
+            return item.name
+        node = item.node
+        if isinstance(node, exp.Column):
+            position = self.scope.find(node)
+            return node.name if position is None else self.scope.names[position]
+        text = self.source.slice(item.span)
+        return label(text, self.scope.tables()) or text
+
+    # --- clauses --------------------------------------------------------------------------------------------------
+
+    def _where(self) -> Base:
+        where = self.select.args.get("where")
+        if where is None:
+            return join_inputs(self.scope, self.sources.conjuncts)
+        with self._collect():
+            check_scalar(self.source, where.this, "WHERE")
+            term = resolve(self.scope, where.this, self.aliases, clause="WHERE")
+            predicate(term, self.scope.types, "WHERE")
+            if len(self.scope.inputs) == 1:
+                return filtered(join_inputs(self.scope, []), [(term, "WHERE")])
+            return join_inputs(self.scope, self.sources.conjuncts + conjuncts(where.this, term, "WHERE"))
+        return join_inputs(self.scope, self.sources.conjuncts)  # go on, to find more errors
+
+    def _is_aggregate(self) -> bool:
+        if self.select.args.get("group") or self.select.args.get("having"):
+            return True
+        return any(item.node is not None and item.node.find(*AGGREGATES) for item in self.items)
+
+    def _aggregate(self, base: Base) -> tuple[Node, list[Expr]]:
+        keys: list[Term] = []
+        for node in self._group_nodes():
+            with self._collect():
+                keys.append(self._key(node))
+        self._stop()
+        grouping = Grouping(self.scope, base, keys, self.aliases)
+        terms: list[Term | int] = []
+        aliases: dict[str, Term] = {}
+        for item in self.items:
+            with self._collect():
+                terms.append(self._item_term(grouping, item, aliases))
+        having = self.select.args.get("having")
+        condition: Term | None = None
+        if having is not None:
+            with self._collect():
+                condition = grouping.term(having.this, aliases, "HAVING")
+        self._stop()
+        return self._above(grouping, terms, condition)
+
+    def _item_term(self, grouping: Grouping, item: _Item, aliases: dict[str, Term]) -> Term | int:
+        if item.node is None:
+            column = grouping.column(item.position or 0)
+            if column < 0:
+                raise grouping.ungrouped(item.name or "*", item.span)
+            return column
+        term = grouping.term(item.node, aliases, "SELECT")
+        if item.name:
+            aliases.setdefault(item.name.lower(), term)
+        return term
+
+    def _above(self, grouping: Grouping, terms: list[Term | int], condition: Term | None) -> tuple[Node, list[Expr]]:
+        node = grouping.node()
+        types = tuple(c.type for c in node.schema)
+        if condition is not None:
+            with self._collect():
+                node = Filter(node, predicate(condition, types, "HAVING"))
+        exprs: list[Expr] = []
+        for term in terms:
+            with self._collect():
+                exprs.append(bare(node, term) if isinstance(term, int) else typed(term, types))
+        return node, exprs
+
+    def _group_nodes(self) -> list[exp.Expr]:
+        group = self.select.args.get("group")
+        if group is None:
+            return []
+        if group.args.get("all"):
+            return [i.node for i in self.items if i.node is not None and not i.node.find(*AGGREGATES)]
+        for arg in ("grouping_sets", "cube", "rollup", "totals"):
+            if group.args.get(arg):
+                raise self.source.error(
+                    place_of(self.source, group), f"{arg.replace('_', ' ').upper()} is not part of CQL", "write UNION ALL of two queries"
+                )
+        nodes: list[exp.Expr] = group.expressions
+        return nodes
+
+    def _key(self, node: exp.Expr) -> Term:
+        if isinstance(node, exp.Literal) and not node.is_string:
+            span, at = place_of(self.source, node), int(node.name) if node.name.isdigit() else 0
+            if not 1 <= at <= len(self.items):
+                raise self.source.error(
+                    span, f"GROUP BY {node.name}: the SELECT list has {len(self.items)} items", f"write 1 to {len(self.items)}"
+                )
+            item = self.items[at - 1]
+            if item.node is None:
+                raise self.source.error(span, "GROUP BY a number cannot mean a column of *", "write the column's name")
+            node = item.node
+        return resolve(self.scope, node, self.aliases, clause="GROUP BY")
+
+
+def project(node: Node, exprs: list[Expr], names: tuple[str, ...]) -> Node:
+    """The select list as a node; left out where it changes nothing but names."""
+    if len(exprs) == len(node.schema) and all(e.column == i for i, e in enumerate(exprs)):
+        return node
+    return Project(node, tuple(exprs), names)
+
+
+def unique(names: list[str]) -> tuple[str, ...]:
+    """Later duplicates become name_1, name_2, ... as in a table DuckDB creates."""
+    taken: set[str] = set()
+    result: list[str] = []
+    for name in names:
+        new, count = name, 0
+        while new.lower() in taken:
+            count += 1
+            new = f"{name}_{count}"
+        taken.add(new.lower())
+        result.append(new)
+    return tuple(result)

@@ -1,0 +1,101 @@
+"""CREATE STREAM: columns, timestamp, connector, shedding."""
+
+from __future__ import annotations
+
+from kigen.language.declarations import ConnectorDecl, ShedDecl, StreamDecl
+from kigen.language.errors import CqlError, CqlErrors, suggest
+from kigen.language.source import Source
+from kigen.plan.binder.catalog import type_named
+from kigen.plan.binder.connectors import FILES, SINKS, SOURCES, bind_connector
+from kigen.plan.binder.expressions import resolve, typed
+from kigen.plan.binder.scope import Relation, Scope
+from kigen.plan.nodes import Connector, Scan, Shed, Stream
+from kigen.plan.types import Column, Schema, Type
+
+
+def bind_stream(source: Source, decl: StreamDecl) -> Stream:
+    """The stream, or CqlErrors with all that is wrong in its statement."""
+    errors: list[CqlError] = []
+    schema = _schema(source, decl, errors)
+    timestamp = _timestamp(source, decl, schema, errors)
+    connector = _source(source, decl, schema, errors)
+    shed: Shed | None = None
+    if decl.shed is not None and len(schema) == len(decl.columns):
+        try:
+            shed = _shed(source, decl.name.text, decl.shed, schema)
+        except CqlError as error:
+            errors.append(error)
+        except CqlErrors as found:
+            errors += found.errors
+    if errors or connector is None:
+        raise CqlErrors(errors)
+    return Stream(decl.name.text, schema, connector, timestamp, decl.lateness_us, decl.on_error_skip, shed, decl.buffer)
+
+
+def _schema(source: Source, decl: StreamDecl, errors: list[CqlError]) -> Schema:
+    columns: list[Column] = []
+    for column in decl.columns:
+        kind = type_named(column.type.text)
+        if kind is None:
+            hint = suggest(column.type.text, [t.value for t in Type], "types")
+            errors.append(source.error(column.type.span, f"unknown type {column.type.text}", hint))
+        elif any(c.name.lower() == column.name.text.lower() for c in columns):
+            errors.append(source.error(column.name.span, f"column {column.name.text} is declared twice", "give it another name"))
+        else:
+            columns.append(Column(column.name.text, kind))
+    return tuple(columns)
+
+
+def _timestamp(source: Source, decl: StreamDecl, schema: Schema, errors: list[CqlError]) -> int | None:
+    if decl.timestamp is None:
+        return None
+    name = decl.timestamp.text.lower()
+    stamps = [c.name for c in schema if c.type is Type.TIMESTAMP]
+    for i, column in enumerate(schema):
+        if column.name.lower() != name:
+            continue
+        if column.type is Type.TIMESTAMP:
+            return i
+        hint = f"write TIMESTAMP BY {stamps[0]}" if stamps else f"declare {column.name} TIMESTAMP"
+        errors.append(source.error(decl.timestamp.span, f"TIMESTAMP BY needs a TIMESTAMP column, {column.name} is {column.type}", hint))
+        return None
+    if all(c.name.text.lower() != name for c in decl.columns):
+        hint = suggest(decl.timestamp.text, stamps or [c.name for c in schema], "columns here")
+        errors.append(source.error(decl.timestamp.span, f"unknown column {decl.timestamp.text}", hint))
+    return None
+
+
+def _source(source: Source, decl: StreamDecl, schema: Schema, errors: list[CqlError]) -> Connector | None:
+    if decl.source is None:
+        hint = "write FROM csv (path = '...') or FROM synthetic (rate = 100)"
+        errors.append(source.error(decl.name.span, f"stream {decl.name.text} has no FROM", hint))
+        return None
+    try:
+        connector = bind_connector(source, decl.source, SOURCES, tuple(c.name.text for c in decl.columns))
+    except CqlError as error:
+        errors.append(error)
+        return None
+    except CqlErrors as found:
+        errors += found.errors
+        return None
+    if connector.name in FILES and decl.timestamp is None:
+        stamps = [c.name for c in schema if c.type is Type.TIMESTAMP]
+        hint = f"write TIMESTAMP BY {stamps[0]}" if stamps else "declare a TIMESTAMP column and name it with TIMESTAMP BY"
+        errors.append(source.error(decl.name.span, f"stream {decl.name.text} reads files and needs TIMESTAMP BY", hint))
+    return connector
+
+
+def _shed(source: Source, name: str, decl: ShedDecl, schema: Schema) -> Shed:
+    by = None
+    if decl.by is not None:
+        scope = Scope(source)
+        scope.add(name, Relation(Scan(name, schema), tuple(c.name for c in schema)), name, (0, 1))
+        term = resolve(scope, decl.by, clause="SHED")
+        by = typed(term, scope.types)
+        if by.type is Type.STRING:
+            raise source.error(term.span, "SHED BY needs a value that can be ranked, got STRING", "write a number, as in BY speed")
+    return Shed(decl.above_per_second, by, sink(source, decl.into))
+
+
+def sink(source: Source, decl: ConnectorDecl | None) -> Connector | None:
+    return None if decl is None else bind_connector(source, decl, SINKS)
