@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from oracle.compare import Line, judge, line_difference, lines_of_csv, same_bag
 from oracle.evaluate import Oracle
-from oracle.expressions import joined
+from oracle.expressions import COUNT_ALL, joined
 from oracle.generate import generate
 from oracle.render_cql import app_text, csv_text, write_app
 from oracle.rfc4180 import records
-from oracle.shapes import App, Col, Expr, Query, Ref, Select, SetOp, Stream, Window, Windowed
+from oracle.shapes import Agg, App, Col, Expr, Query, Ref, Select, SetOp, Stream, Window, Windowed
 from oracle.windows import Interval, lifetimes, tie_order
 
 S = 1_000_000
@@ -95,7 +95,7 @@ def test_ties_are_ordered_by_columns_with_nulls_first() -> None:
 def test_average_of_a_range_changes_at_births_and_deaths() -> None:
     # k=2 |=========)          0..2      AVG  0:2.0  1:3.0  2:4.0 (the first is gone)  3: nothing left, but a row once all is empty? no
     # k=4      |=========)     1..3
-    average = joined("DOUBLE", "AVG(", column(1), ")")
+    average = joined("DOUBLE", Agg("AVG", column(1), "DOUBLE"))
     body = Select(((average, "mean"),), (windowed("RANGE", 2 * S),), aggregated=True)
     app = App(0, (stream((0, 2, "a"), (1, 4, "a"), (9, None, "b")),), (query(body, (Col("mean", "DOUBLE"),)),))
     relation = Oracle(app).relation(app.queries[0])
@@ -104,7 +104,7 @@ def test_average_of_a_range_changes_at_births_and_deaths() -> None:
 
 
 def test_a_global_aggregate_has_its_row_although_the_filter_keeps_nothing() -> None:
-    count = joined("BIGINT", "COUNT(*)")
+    count = COUNT_ALL
     body = Select(((count, "n"),), (windowed("NOW"),), where=joined("BOOLEAN", column(1), " > 5"), aggregated=True)
     app = App(0, (stream((0, 1, "a"), (1, 9, "b"), (2, 1, None)),), (query(body, (Col("n", "BIGINT"),)),))
     oracle = Oracle(app)
@@ -113,7 +113,7 @@ def test_a_global_aggregate_has_its_row_although_the_filter_keeps_nothing() -> N
 
 
 def test_a_global_aggregate_over_a_join_needs_only_one_side() -> None:
-    count = joined("BIGINT", "COUNT(*)")
+    count = COUNT_ALL
     body = Select(((count, "n"),), (windowed("NOW"), windowed("UNBOUNDED", source="r")), (None,), aggregated=True)
     app = App(0, (stream((0, 1, "a")), stream((1, 1, "a"), name="r")), (query(body, (Col("n", "BIGINT"),)),))
     oracle = Oracle(app)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from oracle.shapes import Both, Col, Expr, Part, Ref
+from oracle.shapes import Agg, Col, Expr, Part, Ref
 
 MOST_ROWS_BITS = 13  # no relation holds more than 2**13 rows
 COMPARE = ("=", "<>", "<", "<=", ">", ">=", "!=")
@@ -217,26 +217,24 @@ class Expressions:
         """An aggregate call that gives `kind`; `noise` allows results whose last bits depend on the order."""
         rng = self.rng
         if kind == "BIGINT" and rng.random() < 0.5:
-            if rng.random() < 0.5:
-                return joined("BIGINT", "COUNT(*)", bits=MOST_ROWS_BITS)
-            return joined("BIGINT", "COUNT(", self.any_column(), ")", bits=MOST_ROWS_BITS)
+            arg = None if rng.random() < 0.5 else self.any_column()
+            return joined("BIGINT", Agg("COUNT", arg, "BIGINT"), bits=MOST_ROWS_BITS)
         if kind == "BIGINT" and rng.random() < 0.5:
             arg = self.draw("BIGINT", 1)
             if arg.bits + MOST_ROWS_BITS < 62:
-                return joined(
-                    "BIGINT", Both("SUM(", "CAST(SUM(CAST("), arg, Both(")", " AS BIGINT)) AS BIGINT)"), bits=arg.bits + MOST_ROWS_BITS
-                )
+                return joined("BIGINT", Agg("SUM", arg, "BIGINT"), bits=arg.bits + MOST_ROWS_BITS)
         if kind == "DOUBLE" and rng.random() < 0.75:
             func = rng.choice(("SUM", "AVG", "AVG"))
             arg = self.draw("DOUBLE" if func == "SUM" else rng.choice(("DOUBLE", "BIGINT")), 1)
             exact = arg.dyadic and arg.bits + MOST_ROWS_BITS < 52
             if exact or (noise and arg.bits < 20):
-                cast = Both(f"{func}(", f"CAST({func}(CAST(")
-                close = Both(")", f" AS {arg.type})) AS DOUBLE)")
-                return joined("DOUBLE", cast, arg, close, bits=arg.bits + MOST_ROWS_BITS, dyadic=exact and func == "SUM", noisy=not exact)
+                bits, dyadic = arg.bits + MOST_ROWS_BITS, exact and func == "SUM"
+                return joined("DOUBLE", Agg(func, arg, "DOUBLE"), bits=bits, dyadic=dyadic, noisy=not exact)
         arg = self.draw(kind, 1)
-        func = rng.choice(("MIN", "MAX"))
-        return joined(kind, Both(f"{func}(", f"{func}(CAST("), arg, Both(")", f" AS {arg.type}))"), bits=arg.bits, dyadic=arg.dyadic)
+        return joined(kind, Agg(rng.choice(("MIN", "MAX")), arg, kind), bits=arg.bits, dyadic=arg.dyadic)
+
+
+COUNT_ALL = joined("BIGINT", Agg("COUNT", None, "BIGINT"), bits=MOST_ROWS_BITS)
 
 
 def timestamp_literal(us: int, cast: bool) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from oracle.expressions import Expressions, joined
+from oracle.expressions import COUNT_ALL, Expressions, joined
 from oracle.shapes import Col, Expr, Query, Ref, Select, SetOp, Source, Windowed
 from oracle.sources import Drawn, From, Sources
 
@@ -139,13 +139,13 @@ class Queries(Sources):
             b = ex.aggregate("BIGINT", False)
             if b.bits < 50:
                 return joined(kind, "(", a, " + ", b, ")", bits=max(a.bits, b.bits) + 3, dyadic=a.dyadic)
-        return joined(kind, f"CASE WHEN COUNT(*) > {rng.randint(1, 3)} THEN ", a, " END", bits=a.bits, dyadic=a.dyadic)
+        return joined(kind, "CASE WHEN ", COUNT_ALL, f" > {rng.randint(1, 3)} THEN ", a, " END", bits=a.bits, dyadic=a.dyadic)
 
     def _having(self, ex: Expressions) -> Expr:
         rng = self.rng
         test = ex.condition(ex.aggregate(rng.choice(("BIGINT", "BIGINT", "DOUBLE", "STRING")), False), columns=False)
         if rng.random() < 0.3:
-            test = joined("BOOLEAN", "(", test, rng.choice((" AND ", " OR ")), f"COUNT(*) >= {rng.randint(1, 4)})")
+            test = joined("BOOLEAN", "(", test, rng.choice((" AND ", " OR ")), COUNT_ALL, f" >= {rng.randint(1, 4)})")
         return test
 
     def _named(self, drawn: Sequence[Expr], sources: tuple[Source, ...], repeat: bool) -> tuple[tuple[Expr, str | None], ...]:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from oracle.shapes import App, Body, Both, Derived, Expr, Named, Query, Ref, Select, SetOp, Source, Stream, Windowed
+from oracle.shapes import Agg, App, Body, Derived, Expr, Named, Query, Ref, Select, SetOp, Source, Stream, Windowed
 
 
 def iso(us: int) -> str:
@@ -47,8 +47,10 @@ def expr_text(e: Expr, sources: tuple[Source, ...]) -> str:
             source = sources[part.item]
             name = source.cols[part.col].name
             out.append(f"{source_name(source)}.{name}" if part.qualified else name)
+        elif isinstance(part, Agg):
+            out.append(f"{part.func}({'*' if part.arg is None else expr_text(part.arg, sources)})")
         else:
-            out.append(part.cql if isinstance(part, Both) else part)
+            out.append(part)
     return "".join(out)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from oracle.shapes import App, Body, Both, Expr, Named, Ref, Select, SetOp, Source, Windowed, windows_of
+from oracle.shapes import Agg, App, Body, Expr, Named, Part, Ref, Select, SetOp, Source, Windowed, windows_of
 
 DUCKDB_TYPES = {"BOOLEAN": "BOOLEAN", "BIGINT": "BIGINT", "DOUBLE": "DOUBLE", "STRING": "VARCHAR", "TIMESTAMP": "TIMESTAMP"}
 Table = Callable[[Windowed], str]
@@ -76,4 +76,14 @@ class Sql:
 
 
 def text(e: Expr) -> str:
-    return "".join(f"t{p.item}.c{p.col}" if isinstance(p, Ref) else p.sql if isinstance(p, Both) else p for p in e.parts)
+    return "".join(_part(p) for p in e.parts)
+
+
+def _part(p: Part) -> str:
+    if isinstance(p, Ref):
+        return f"t{p.item}.c{p.col}"
+    if isinstance(p, Agg):
+        if p.arg is None:
+            return "COUNT(*)"
+        return f"CAST({p.func}(CAST({text(p.arg)} AS {DUCKDB_TYPES[p.arg.type]})) AS {DUCKDB_TYPES[p.type]})"
+    return p

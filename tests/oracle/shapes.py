@@ -1,7 +1,7 @@
 """What a random app is made of: one structure from which both the CQL text and DuckDB's SQL are rendered.
 
-Invariant: an expression is a sequence of text, column references and fragments that differ between the two languages; so both renderings
-say the same, and neither needs a parser.
+Invariant: an expression is a sequence of text, column references and aggregate calls; the text is the same in both languages, so both
+renderings say the same, and neither needs a parser.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ class Ref:
 
 
 @dataclass(frozen=True)
-class Both:
-    """Text that differs: `cql` in the app, `sql` in DuckDB."""
+class Agg:
+    """An aggregate call; `arg` None is COUNT(*). `type` is the result's: DuckDB's own would be wider (HUGEINT)."""
 
-    cql: str
-    sql: str
+    func: str
+    arg: Expr | None
+    type: str
 
 
-Part = str | Ref | Both
+Part = str | Ref | Agg
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,99 @@
+"""Runs the kernel on a random app, cut into blocks at random: the judge's hand on `kigen.lifetimes`."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pyarrow as pa
+from oracle.compare import Line, judge, line_difference, lines_of_table
+from oracle.evaluate import ARROW, Oracle
+from oracle.shapes import App, Stream
+
+from kigen.lifetimes import StreamInput, TaskRuntime
+from kigen.plan import nodes
+from kigen.plan.tasks import Task, extract_tasks
+
+MODES = ("dt", "nt")
+Outputs = dict[str, list[Line]]
+
+
+def table_of(stream: Stream, start: int, stop: int) -> pa.Table:
+    rows = stream.rows[start:stop]
+    columns = {f"c{k}": pa.array([r[k] for r in rows], ARROW[c.type]) for k, c in enumerate(stream.cols)}
+    columns["_ts"] = pa.array([r[stream.ts] for r in rows], pa.int64())
+    return pa.table(columns)
+
+
+class Cutter:
+    """Hands out the streams of a task in pieces; `style` from single tuples to everything at once."""
+
+    def __init__(self, app: App, names: tuple[str, ...], rng: Random, style: str) -> None:
+        self.rng, self.style = rng, style
+        self.streams = {s.name: s for s in app.streams if s.name in names}
+        self.places = dict.fromkeys(names, 0)
+        self.open = set(names)
+
+    def next(self) -> dict[str, StreamInput]:
+        rng = self.rng
+        names = sorted(self.open)
+        if self.style != "whole":
+            names = rng.sample(names, rng.randint(1, len(names)))
+        return {name: self._piece(name) for name in names}
+
+    def _piece(self, name: str) -> StreamInput:
+        rng, stream = self.rng, self.streams[name]
+        start, count = self.places[name], len(stream.rows)
+        stop = {"whole": count, "single": start + 1}.get(self.style, start + rng.choice((0, 1, 2, 3, 7, 20)))
+        stop = self.places[name] = min(stop, count)
+        middle = rng.randint(start, stop)
+        given = StreamInput([table_of(stream, start, middle), table_of(stream, middle, stop)] if stop > start else [])
+        if stop == count and (self.style == "whole" or rng.random() < 0.6):
+            given.ended = True
+            self.open.discard(name)
+        elif stop < count and rng.random() < 0.2:
+            given.progress_us = stream.times[stop]
+        return given
+
+
+def run_task(app: App, plan: nodes.App, task: Task, mode: str, rng: Random, style: str) -> Outputs:
+    runtime = TaskRuntime(task, plan, mode)
+    cutter = Cutter(app, task.streams, rng, style)
+    outputs: Outputs = {q.name: [] for q in task.queries}
+    while True:
+        result = runtime.step(cutter.next())
+        for name, table in result.outputs.items():
+            outputs[name] += lines_of_table(table, app.query(name))
+        if not cutter.open:
+            break
+        if rng.random() < 0.15:
+            saved = runtime.snapshot()
+            runtime = TaskRuntime(task, plan, mode)
+            runtime.restore(saved)
+    if not result.finished:
+        raise AssertionError(f"seed {app.seed}, {mode}, cut {style}: all streams ended, yet the task is not finished")
+    return outputs
+
+
+def run_kernel(app: App, plan: nodes.App, mode: str, rng: Random, style: str) -> Outputs:
+    found: Outputs = {}
+    for task in extract_tasks(plan):
+        found.update(run_task(app, plan, task, mode, rng, style))
+    return found
+
+
+def failures(app: App, plan: nodes.App, oracle: Oracle, seed: int) -> list[str]:
+    """Everything wrong with the kernel's answers: against the oracle, between cuts, between the methods. Empty is right."""
+    found: list[str] = []
+    first: Outputs | None = None
+    for mode in MODES:
+        for style in ("whole", Random(f"{seed} {mode}").choice(("single", "mixed"))):
+            rng = Random(f"{seed} {mode} {style}")
+            outputs = run_kernel(app, plan, mode, rng, style)
+            for q in app.queries:
+                report = judge(oracle, q, outputs[q.name])
+                if report:
+                    found.append(f"[{mode}, {style}] {report}")
+                elif first is not None and (apart := line_difference(first[q.name], outputs[q.name])):
+                    found.append(f"[{mode}, {style}] seed {seed}, query {q.name}: lines differ from [dt, whole]\n{apart}")
+            first = first if first is not None else outputs
+    return found
