@@ -25,7 +25,7 @@ class ParquetSink(Sink):
         super().__init__(schema, is_stream)
         self.path = os.path.normpath(path)
         zoned = [pa.field(name, pa.timestamp("us", "UTC")) for name in self.times]
-        self._arrow = pa.schema([pa.field(n, c.type.arrow) for n, c in zip(_distinct(self.schema), schema, strict=True)] + zoned)
+        self.arrow_schema = pa.schema([pa.field(n, c.type.arrow) for n, c in zip(_distinct(self.schema), schema, strict=True)] + zoned)
         self._waiting: list[pa.Table] = []
         self._parts = 0
 
@@ -41,7 +41,7 @@ class ParquetSink(Sink):
 
     def write(self, table: pa.Table) -> None:
         if table.num_rows:
-            self._waiting.append(pa.table(self.columns(table), names=self._arrow.names).cast(self._arrow))
+            self._waiting.append(pa.table(self.columns(table), names=self.arrow_schema.names).cast(self.arrow_schema))
         if sum(t.nbytes for t in self._waiting) > _LARGEST_WAITING:
             self._flush()
 

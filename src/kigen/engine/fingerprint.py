@@ -1,0 +1,102 @@
+"""What a checkpoint belongs to: `app.json` names every stream and query as planned, so that a changed app is refused, with what changed.
+
+Invariant: two apps have the same fingerprint exactly if one may go on from the other's state; names, comments and layout of the app
+file do not matter, the plan does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from kigen.plan.nodes import App, Query, Stream
+from kigen.spark.scratch import replace
+
+FORMAT = 1
+_FILE = "app.json"
+
+
+class CheckpointMismatch(ValueError):
+    """The checkpoint is of another app, or of another version: exit code 2."""
+
+
+def fingerprint(app: App, lifetime: str, draining: bool, output: str | None, version: str) -> dict[str, Any]:
+    live = {stream.name for stream in app.streams if stream.source.name.lower() == "synthetic"} if not draining else set()
+    return {
+        "format": FORMAT,
+        "kigen": version,
+        "duckdb": duckdb.__version__,
+        "lifetime": lifetime,
+        "output": output,
+        "streams": {s.name: {**_parts(s), "live": _digest(s.name in live)} for s in app.streams},
+        "queries": {q.name: _parts(q) for q in app.queries},
+    }
+
+
+def check_or_write(checkpoint: Path, mine: dict[str, Any], started_us: int) -> int:
+    """Returns when the first run on the checkpoint began. Raises CheckpointMismatch."""
+    path = checkpoint / _FILE
+    if not path.exists():
+        if (checkpoint / "spark").exists():
+            raise CheckpointMismatch(f"{checkpoint} holds a Spark checkpoint without {_FILE}: use an empty directory")
+        replace(path, json.dumps({**mine, "started_us": started_us}, indent=1).encode(), durable=True)
+        return started_us
+    theirs = json.loads(path.read_bytes())
+    changes = _changes(theirs, mine)
+    if changes:
+        listed = "\n".join(f"  - {change}" for change in changes)
+        raise CheckpointMismatch(
+            f"the checkpoint {checkpoint} was made by another app or version:\n{listed}\n"
+            "Undo the change to go on from it, or give another --checkpoint directory (or delete this one) to start from the beginning."
+        )
+    return int(theirs["started_us"])
+
+
+def _parts(declared: Stream | Query) -> dict[str, str]:
+    """A digest of each clause: enough to say which one changed."""
+    return {f.name: _digest(getattr(declared, f.name)) for f in fields(declared) if f.name != "name"}
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
+
+
+_CLAUSES = {
+    "schema": "its columns",
+    "source": "FROM",
+    "timestamp": "TIMESTAMP BY",
+    "lateness_us": "LATENESS",
+    "on_error_skip": "ON ERROR",
+    "shed": "SHED",
+    "buffer": "BUFFER",
+    "live": "--drain",
+    "root": "the query itself",
+    "deadline_us": "DEADLINE",
+    "firm": "FIRM",
+    "cost_us": "COST",
+    "into": "INTO",
+}
+
+
+def _changes(theirs: dict[str, Any], mine: dict[str, Any]) -> list[str]:
+    if theirs.get("format") != mine["format"]:
+        return [f"format {theirs.get('format')} there, {mine['format']} here"]
+    changes = [
+        f"{what}: {theirs.get(key)} there, {mine[key]} here"
+        for key, what in (("kigen", "Kigen"), ("duckdb", "DuckDB"), ("lifetime", "--lifetime"), ("output", "--output"))
+        if theirs.get(key) != mine[key]
+    ]
+    for key, what in (("streams", "stream"), ("queries", "query")):
+        before, after = theirs[key], mine[key]
+        changes += [f"{what} '{name}' was added" for name in after if name not in before]
+        changes += [f"{what} '{name}' was removed" for name in before if name not in after]
+        for name in after:
+            differing = [_CLAUSES.get(p, p) for p in after[name] if name in before and before[name].get(p) != after[name][p]]
+            if differing:
+                changes.append(f"{what} '{name}' was altered: {', '.join(differing)}")
+    return changes

@@ -1,0 +1,45 @@
+"""How a run is to be done: checked before anything starts."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from kigen.spark import BATCH_ROWS
+
+LIFETIMES = ("dt", "nt")
+POLICIES = ("all",)
+
+
+class ArgumentError(ValueError):
+    """An argument of a run that cannot be: exit code 2."""
+
+
+def _default_batch_rows() -> int:
+    return int(os.environ.get("KIGEN_BATCH_ROWS", BATCH_ROWS))
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    drain: bool = True
+    output: str | None = None  # a directory for <query>.csv
+    checkpoint: str | None = None
+    lifetime: str = "dt"
+    policy: str = "all"
+    duration_s: float | None = None
+    batch_rows: int = field(default_factory=_default_batch_rows)
+    keep_results: bool = True  # for RunResult.dataframe
+    runtime: str = "kigen.lifetimes:TaskRuntime"
+
+    def __post_init__(self) -> None:
+        _one_of("lifetime", self.lifetime, LIFETIMES)
+        _one_of("policy", self.policy, POLICIES)
+        if self.duration_s is not None and self.duration_s <= 0:
+            raise ArgumentError(f"duration must be above 0, not {self.duration_s}")
+        if self.batch_rows < 1:
+            raise ArgumentError(f"a batch must hold at least one tuple, not {self.batch_rows}")
+
+
+def _one_of(what: str, given: str, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise ArgumentError(f"no {what} '{given}': there is {', '.join(known)}")

@@ -1,0 +1,52 @@
+"""What a run gives back: the report of DESIGN 8.2, and results as DataFrames."""
+
+from __future__ import annotations
+
+import shutil
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kigen.engine.options import RunOptions
+from kigen.plan.nodes import App
+from kigen.spark import results_frame
+from kigen.spark.metrics import Metrics
+
+Report = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Progress:
+    fraction: float | None  # of finite inputs, 0..1
+    batches: int
+    queries: dict[str, tuple[int, int]]  # tuples in, lines out
+
+
+def report_of(app: App, options: RunOptions, metrics: Metrics, wall_s: float) -> Report:
+    return {
+        "policy": options.policy,
+        "lifetime": options.lifetime,
+        "wall_s": round(wall_s, 3),
+        "batches": metrics.batches,
+        "batch_ms": metrics.batch.quantiles_ms(50, 95),
+        "queries": {query.name: metrics.queries[query.name].report(query.deadline_us) for query in app.queries},
+    }
+
+
+class RunResult:
+    """Results live in a temporary directory, deleted with this object, unless the run had a checkpoint to keep them in."""
+
+    def __init__(self, app: App, report: Report, finished: bool, results: Path | None, spark: Any, scratch: Path) -> None:
+        self.report, self.finished = report, finished
+        self._app, self._results, self._spark = app, results, spark
+        self._finalizer = weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
+
+    def dataframe(self, query: str) -> Any:
+        """The query's result lines as a Spark DataFrame: its columns, then `_from` and `_to`, or `_at`, as timestamps."""
+        found = next((q for q in self._app.queries if q.name == query), None)
+        if found is None:
+            raise KeyError(f"no query '{query}': there is {', '.join(q.name for q in self._app.queries)}")
+        if self._results is None:
+            raise ValueError("the run kept no results: start it with keep_results=True")
+        return results_frame(self._spark, found, self._results)

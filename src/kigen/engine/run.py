@@ -1,0 +1,182 @@
+"""One run of an app: takes the checkpoint, starts the pipeline, ends it in good order, and says what it did.
+
+Invariant: whatever ends a run, its outputs are closed at a batch's end and the checkpoint is free again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+import uuid
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from kigen.connectors import InputError, open_sink
+from kigen.engine.fingerprint import check_or_write, fingerprint
+from kigen.engine.options import RunOptions
+from kigen.engine.owner import Owner
+from kigen.engine.result import Progress, RunResult, report_of
+from kigen.lifetimes import EvaluationError
+from kigen.plan.nodes import App, Connector
+from kigen.spark import BatchSink, Outputs, Pipeline, RunSpec, first_line, jvm_pid, log_path, results_sink
+
+_POLL_S = 0.02
+
+
+class RunFailed(RuntimeError):
+    """Spark, or a fault of Kigen's, ended the run: exit code 1."""
+
+
+class Run:
+    """Made by `Engine.start`. Preparing needs no Spark: wrong inputs are found first, and a finished checkpoint is left as it is."""
+
+    def __init__(self, app: App, options: RunOptions) -> None:
+        self.app, self.options = app, options
+        self._scratch = Path(tempfile.mkdtemp(prefix="kigen-"))
+        self._checkpoint = Path(options.checkpoint).absolute() if options.checkpoint else self._scratch / "checkpoint"
+        self._owner = Owner(self._checkpoint)
+        self._pipeline: Pipeline | None = None
+        self._spark: Any = None
+        self._began = time.monotonic()
+        self._ended: float | None = None
+        self._closing = False
+        try:
+            self._prepare()
+        except BaseException:
+            self._release()
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            raise
+
+    def _prepare(self) -> None:
+        options = self.options
+        output = None if options.output is None else str(Path(options.output).absolute())
+        self._checkpoint.mkdir(parents=True, exist_ok=True)
+        self._owner.acquire()
+        mine = fingerprint(self.app, options.lifetime, options.drain, output, version("kigen"))
+        started_us = check_or_write(self._checkpoint, mine, time.time_ns() // 1000)
+        self._spec = RunSpec(
+            app=self.app,
+            run_id=uuid.uuid4().hex,
+            checkpoint=str(self._checkpoint),
+            scratch=str(self._scratch),
+            started_us=started_us,
+            draining=options.drain,
+            lifetime=options.lifetime,
+            batch_rows=options.batch_rows,
+            runtime=options.runtime,
+        )
+        self._sources = self._spec.sources()
+        for source in self._sources.values():
+            source.initial()
+        self._sink = BatchSink(self._spec, self._outputs(output))
+        self._sink.open()
+        self._before_us = self._sink.metrics.wall_us
+
+    def _outputs(self, output: str | None) -> Outputs:
+        outputs: Outputs = {}
+        for query in self.app.queries:
+            mine = outputs.setdefault(query.name, [])
+            if output is not None:
+                csv = Connector("csv", (("path", f"{query.name}.csv"),))
+                mine.append((f"{query.name} output", open_sink(csv, query.schema, query.root.is_stream, output, query.name)))
+            if query.into is not None:
+                into = open_sink(query.into, query.schema, query.root.is_stream, self.app.directory, query.name)
+                mine.append((f"{query.name} into", into))
+            if self.options.keep_results:
+                mine.append((f"{query.name} results", results_sink(query, self._results)))
+        return outputs
+
+    @property
+    def _results(self) -> Path:
+        return self._checkpoint / "results"
+
+    # --- the run ---------------------------------------------------------------------------------------------------
+
+    @property
+    def finished(self) -> bool:
+        """All streams have ended and every line is written."""
+        return self._sink.finished
+
+    def begin(self, spark: Any) -> None:
+        self._spark = spark
+        if self.finished:
+            return
+        self._owner.add_jvm(jvm_pid(spark))
+        self._pipeline = Pipeline(spark, self._spec, self._sink)
+        self._began = time.monotonic()
+
+    @property
+    def active(self) -> bool:
+        """Does what is due, and says whether there is more to wait for."""
+        if self._pipeline is None or not self._pipeline.active or (self.finished and not self.options.drain):
+            return False
+        limit = self.options.duration_s
+        if limit is None or time.monotonic() - self._began < limit:
+            return True
+        if self.options.checkpoint is not None or self.options.drain:
+            return False  # the next run on the checkpoint goes on from here
+        if not self._closing:  # nothing will go on from here: let the streams end, so that the last lines come out
+            self._closing = True
+            self._sink.scratch.close_streams()
+        return True
+
+    def await_end(self, timeout_s: float | None = None) -> bool:
+        """Wait until the run has ended by itself or the time is over; then `stop` it and see `result`."""
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while self.active:
+            if until is not None and time.monotonic() >= until:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+    def stop(self) -> RunResult:
+        """End the run, if it has not ended, and raise what made it fail, if something did."""
+        try:
+            failure = None
+            if self._pipeline is not None and self._ended is None:
+                failure = self._pipeline.failure()
+                self._pipeline.stop()
+            self._sink.close()
+            self._ended = self._ended or time.monotonic()
+            self._raise(failure)
+            return self.result
+        finally:
+            self._release()
+
+    def _raise(self, failure: str | None) -> None:
+        if failure is None:
+            return
+        error = self._sink.error or self._sink.scratch.error()
+        if isinstance(error, (InputError, EvaluationError, OSError)):
+            raise error
+        raise RunFailed(f"Spark ended the run: {first_line(error or failure)} (Spark's log: {log_path()})") from error
+
+    def _release(self) -> None:
+        self._owner.release()
+
+    # --- what it did -----------------------------------------------------------------------------------------------
+
+    @property
+    def progress(self) -> Progress:
+        fractions = [source.fraction(self._sink.record.positions.get(name) or source.initial()) for name, source in self._sources.items()]
+        known = [f for f in fractions if f is not None]
+        metrics = self._sink.metrics
+        arrived = {name: (m.arrived, m.out) for name, m in metrics.queries.items()}
+        return Progress(min(known) if known and len(known) == len(fractions) else None, metrics.batches, arrived)
+
+    @property
+    def skipped(self) -> dict[str, list[str]]:
+        """Of each stream, the first rows that ON ERROR SKIP left out."""
+        return self._sink.record.skipped
+
+    @property
+    def wall_s(self) -> float:
+        return self._before_us / 1e6 + (self._ended or time.monotonic()) - self._began
+
+    @property
+    def result(self) -> RunResult:
+        report = report_of(self.app, self.options, self._sink.metrics, self.wall_s)
+        kept = self._results if self.options.keep_results else None
+        return RunResult(self.app, report, self.finished, kept, self._spark, self._scratch)

@@ -1,0 +1,70 @@
+"""The state of one (task, bucket) in Spark's state store: a snapshot of the kernel, and the references applied since.
+
+Invariant: restoring the snapshot and replaying the references gives the kernel as it was after batch `seq`. A new snapshot is taken
+when what would be replayed outweighs what the kernel holds, so snapshots cost a constant a tuple, whatever the window.
+A small snapshot lies in the manifest; a large one in a file under `chunks/`, named by its content, which the sink's process collects.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kigen.spark.scratch import replace
+
+FORMAT = 1
+STATE_SCHEMA = "seq long, manifest string, snapshot binary"
+INLINE_BYTES = 64 << 10
+STEP_WEIGHT = 1000  # replaying one step costs about as much as this many tuples; it also bounds the manifest's length
+
+
+class ManifestFormatError(ValueError):
+    """State of another Kigen."""
+
+
+@dataclass
+class Manifest:
+    seq: int = 0
+    snapshot: bytes | None = None  # inline
+    chunk: str | None = None  # or the file's name
+    references: list[list[dict[str, Any]]] = field(default_factory=list)  # the ranges of each step since
+    weight: int = 0  # of the references
+
+    @staticmethod
+    def from_state(row: tuple[int, str, bytes | None]) -> Manifest:
+        seq, text, snapshot = row
+        body = json.loads(text)
+        if body.get("v") != FORMAT:
+            raise ManifestFormatError(
+                f"state format {FORMAT} required, found {body.get('v')!r}: use the Kigen that wrote the checkpoint, or a new one"
+            )
+        return Manifest(int(seq), None if snapshot is None else bytes(snapshot), body["chunk"], body["references"], body["weight"])
+
+    def to_state(self) -> tuple[int, str, bytes | None]:
+        body = {"v": FORMAT, "chunk": self.chunk, "references": self.references, "weight": self.weight}
+        return self.seq, json.dumps(body), self.snapshot
+
+    def applied(self, seq: int, ranges: list[dict[str, Any]], rows: int) -> None:
+        self.seq = seq
+        self.references.append(ranges)
+        self.weight += rows + STEP_WEIGHT
+
+    def wants_snapshot(self, tuples_held: int) -> bool:
+        return self.weight > max(tuples_held, 2 * STEP_WEIGHT)
+
+    def take_snapshot(self, data: bytes, chunks: Path) -> None:
+        self.references, self.weight = [], 0
+        if len(data) <= INLINE_BYTES:
+            self.snapshot, self.chunk = data, None
+            return
+        name = hashlib.sha256(data).hexdigest()[:32]
+        if not (chunks / name).exists():
+            chunks.mkdir(parents=True, exist_ok=True)
+            replace(chunks / name, data, durable=True)
+        self.snapshot, self.chunk = None, name
+
+    def load_snapshot(self, chunks: Path) -> bytes | None:
+        return self.snapshot if self.chunk is None else (chunks / self.chunk).read_bytes()

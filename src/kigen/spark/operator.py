@@ -1,0 +1,159 @@
+"""The stateful operator, in Spark's Python workers: reads the ranges that a batch refers to, steps the task's kernel, gives blocks back.
+
+Invariant: the kernel that steps is the one of the manifest's `seq`: live from this worker's cache if it is that, else loaded. An
+error of the input or of an expression leaves as a row of kind `error`; the sink then fails the batch, so nothing of it is kept.
+Spark imports `run_group` by name: a function pickled by value would bring its own, empty, cache.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections import OrderedDict
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+
+from kigen.connectors import InputError, Range, Rows, Source
+from kigen.lifetimes import EvaluationError, StreamInput
+from kigen.spark import blocks
+from kigen.spark.manifest import Manifest
+from kigen.spark.spec import RunSpec
+
+Key = tuple[str, int]
+Out = tuple[str, int, str | None, str, bytes | None, str | None]
+
+_LIVE: dict[tuple[str, str, int], tuple[int, Any]] = {}  # (run, task, bucket) -> (seq, kernel)
+_READ: OrderedDict[str, Rows] = OrderedDict()  # ranges read lately: tasks of one stream share the work
+_SOURCES: dict[tuple[str, str], Source] = {}
+_READ_ROWS = 4_000_000
+_SLOT_US, _LONG_SLOT_US, _LONG_US = 1_000, 10_000, 10_000_000
+
+
+def run_group(key: Key, frames: Iterator[pd.DataFrame], state: Any, spec_text: str) -> Iterator[pd.DataFrame]:
+    spec = _spec(spec_text)
+    task, bucket = str(key[0]), int(key[1])
+    rows = sorted((int(r.seq), str(r.payload)) for frame in frames for r in frame.itertuples())
+    manifest = Manifest.from_state(state.get) if state.exists else Manifest()
+    out: list[Out] = []
+    try:
+        kernel = _kernel(spec, task, bucket, manifest)
+        for seq, payload in rows:
+            out += _step(spec, task, kernel, manifest, seq, json.loads(payload))
+        if manifest.wants_snapshot(kernel.tuples_held):
+            manifest.take_snapshot(kernel.snapshot(), Path(spec.checkpoint) / "chunks")
+        state.update(manifest.to_state())
+        _LIVE[spec.run_id, task, bucket] = manifest.seq, kernel
+        out.append((task, manifest.seq, None, "chunk", None, manifest.chunk))
+    except (InputError, EvaluationError, duckdb.Error) as error:
+        _LIVE.pop((spec.run_id, task, bucket), None)
+        out = [(task, rows[-1][0], None, "error", _pickled(error), None)]
+    yield pd.DataFrame(out, columns=blocks.COLUMNS)
+
+
+def _kernel(spec: RunSpec, task: str, bucket: int, manifest: Manifest) -> Any:
+    cached = _LIVE.get((spec.run_id, task, bucket))
+    if cached is not None and cached[0] == manifest.seq:
+        return cached[1]
+    for stale in [k for k in _LIVE if k[0] != spec.run_id or k[1:] == (task, bucket)]:
+        del _LIVE[stale]
+    kernel = spec.task_runtime(task)
+    snapshot = manifest.load_snapshot(Path(spec.checkpoint) / "chunks")
+    if snapshot is not None:
+        kernel.restore(snapshot)
+    for ranges in manifest.references:
+        kernel.step(_inputs(_read_all(spec, ranges)))  # its results were given out when it first ran
+    return kernel
+
+
+def _step(spec: RunSpec, task: str, kernel: Any, manifest: Manifest, seq: int, payload: dict[str, Any]) -> Iterator[Out]:
+    read = _read_all(spec, payload["ranges"])
+    result = kernel.step(_inputs(read))
+    manifest.applied(seq, payload["ranges"], sum(rows.table.num_rows for _, rows in read))
+    for query, table in result.outputs.items():
+        for block in blocks.encode(table):
+            yield task, seq, query, "lines", block, None
+    note = {
+        "admitted_us": payload["admitted_us"],
+        "counts": result.counts,
+        "finished": result.finished,
+        "next_event_us": result.next_event_us,
+        "positions": {piece.stream: piece.end for piece, _ in read},
+        "skipped": _skipped(read),
+        "arrivals": _arrivals(spec, read, payload["admitted_us"]),
+    }
+    yield task, seq, None, "step", None, json.dumps(note)
+
+
+def _read_all(spec: RunSpec, ranges: list[dict[str, Any]]) -> list[tuple[Range, Rows]]:
+    return [(Range.from_json(r), _read(spec, r)) for r in ranges]
+
+
+def _read(spec: RunSpec, piece: dict[str, Any]) -> Rows:
+    name = f"{spec.run_id} {json.dumps(piece)}"
+    if name not in _READ:
+        _READ[name] = _source(spec, piece["stream"]).read(Range.from_json(piece))
+        while len(_READ) > 1 and sum(rows.table.num_rows for rows in _READ.values()) > _READ_ROWS:
+            _READ.popitem(last=False)
+    return _READ[name]
+
+
+def _inputs(read: list[tuple[Range, Rows]]) -> dict[str, StreamInput]:
+    inputs: dict[str, StreamInput] = {}
+    for piece, rows in read:
+        given = inputs.setdefault(piece.stream, StreamInput(tables=[], progress_us=None, ended=False))
+        given.tables.append(rows.table)
+        given.progress_us, given.ended = piece.progress_us, piece.ended
+    return inputs
+
+
+def _skipped(read: list[tuple[Range, Rows]]) -> dict[str, Any]:
+    skipped: dict[str, Any] = {}
+    for piece, rows in read:
+        if rows.skipped:
+            count, errors = skipped.get(piece.stream, (0, []))
+            skipped[piece.stream] = count + rows.skipped, (errors + rows.errors)[:5]
+    return skipped
+
+
+def _arrivals(spec: RunSpec, read: list[tuple[Range, Rows]], admitted_us: int) -> dict[str, list[tuple[int, int]]]:
+    """For each stream, (arrival, tuples): a log's tuples arrive when they are admitted, a live source's at their scheduled times, in slots."""
+    arrivals: dict[str, list[tuple[int, int]]] = {}
+    for piece, rows in read:
+        if not rows.table.num_rows:
+            continue
+        found = arrivals.setdefault(piece.stream, [])
+        if piece.progress_us is None:
+            found.append((admitted_us, rows.table.num_rows))
+            continue
+        times = rows.table["_ts"].combine_chunks().to_numpy()
+        slot = _LONG_SLOT_US if times.max() - times.min() > _LONG_US else _SLOT_US
+        slots, counts = np.unique(times // slot, return_counts=True)
+        found += zip((slots * slot).tolist(), counts.tolist(), strict=True)
+    return arrivals
+
+
+def _pickled(error: Exception) -> bytes:
+    """DuckDB's errors carry nothing but text, and not all of them can be pickled: the message goes on."""
+    return pickle.dumps(error if isinstance(error, (InputError, EvaluationError)) else EvaluationError(str(error).strip()))
+
+
+@lru_cache(maxsize=4)
+def _spec(text: str) -> RunSpec:
+    return RunSpec.decode(text)
+
+
+def _source(spec: RunSpec, stream: str) -> Source:
+    """Sources learn as they read (the length of a row), so they are kept, for this run only."""
+    if (spec.run_id, stream) not in _SOURCES:
+        for stale in [k for k in _SOURCES if k[0] != spec.run_id]:
+            del _SOURCES[stale]
+        _SOURCES[spec.run_id, stream] = spec.source(stream)
+    return _SOURCES[spec.run_id, stream]
+
+

@@ -1,0 +1,52 @@
+"""The streaming query of a run: source, stateful operator, sink, put together. Many queries of one app are this one streaming query."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from kigen.spark import blocks, manifest, operator
+from kigen.spark.session import own_settings, quiet
+from kigen.spark.sink import BatchSink
+from kigen.spark.source import FORMAT_NAME, KigenSource
+from kigen.spark.spec import RunSpec
+
+
+class Pipeline:
+    """A running streaming query."""
+
+    def __init__(self, spark: SparkSession, spec: RunSpec, sink: BatchSink) -> None:
+        self._query = _start(own_settings(spark), spec, sink)
+
+    @property
+    def active(self) -> bool:
+        return bool(self._query.isActive)
+
+    def stop(self) -> None:
+        """End now: a batch that is not committed is abandoned, and made again by the next run on the checkpoint."""
+        self._query.stop()
+
+    def failure(self) -> str | None:
+        """What Spark says ended the query, in its own words."""
+        error = self._query.exception()
+        return None if error is None else str(error)
+
+
+def _start(spark: SparkSession, spec: RunSpec, sink: BatchSink) -> StreamingQuery:
+    text = spec.encode()
+    with quiet():
+        spark.dataSource.register(KigenSource)
+        spark.conf.set("spark.sql.shuffle.partitions", str(_partitions(spark, spec)))
+        frame = spark.readStream.format(FORMAT_NAME).option("spec", text).load()
+        step = functools.partial(operator.run_group, spec_text=text)
+        results = frame.groupBy("task", "bucket").applyInPandasWithState(step, blocks.SCHEMA, manifest.STATE_SCHEMA, "append", "NoTimeout")
+        writer = results.writeStream.foreachBatch(sink).option("checkpointLocation", str(Path(spec.checkpoint) / "spark"))
+        return (writer.trigger(availableNow=True) if spec.draining else writer.trigger(processingTime="0 seconds")).start()
+
+
+def _partitions(spark: SparkSession, spec: RunSpec) -> int:
+    """One a core at most: every partition is another Python stage in every batch."""
+    return max(1, min(len(spec.tasks), spark.sparkContext.defaultParallelism))

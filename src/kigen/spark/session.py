@@ -1,0 +1,128 @@
+"""The SparkSession that Kigen starts when the user brings none: quiet, and with the settings that make a micro-batch cheap.
+
+Invariant: nothing of Spark reaches the user's terminal; all of it goes to a log file that is named when Spark itself fails.
+Cost: 5-8 s, once a process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from kigen.spark.file_system import CLASS_NAME, compiled_classes
+
+RETAINED_BATCHES = 10  # versions of state, offsets and snapshots that are kept
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.maxResultSize": "0",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",  # rows are few and large: generating code costs more than it saves
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.minBatchesToRetain": str(RETAINED_BATCHES),
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",  # a second file for every file
+    "spark.sql.streaming.numRecentProgressUpdates": "5",
+    "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "kigen-warehouse"),
+}
+_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+
+class SparkUnavailable(RuntimeError):
+    """Spark could not be started: ends the run with exit code 1."""
+
+
+def start_session(master: str | None = None, name: str = "kigen") -> SparkSession:
+    """A session of our own on `master` (default `local[*]`). Raises SparkUnavailable."""
+    master = master or "local[*]"
+    settings = dict(_SETTINGS)
+    if master.startswith("local"):
+        classes = compiled_classes()
+        if classes is not None:
+            settings |= {
+                "spark.driver.extraClassPath": str(classes),
+                "spark.hadoop.fs.file.impl": CLASS_NAME,
+                "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
+            }
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    else:
+        # Workers on other machines share neither our environment nor our sockets.
+        settings["spark.python.unix.domain.socket.enabled"] = "false"
+        settings["spark.executorEnv.PYTHONWARNINGS"] = "ignore"
+    conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(name)
+    for key, value in settings.items():
+        conf.set(key, value)
+    if SparkContext._gateway is None:
+        _launch(conf)
+    try:
+        with quiet():
+            return SparkSession.builder.config(conf=conf).getOrCreate()
+    except Exception as error:
+        raise SparkUnavailable(f"Spark did not start on '{master}': {first_line(error)} (log: {log_path()})") from error
+
+
+def own_settings(spark: SparkSession) -> SparkSession:
+    """A session of the same Spark in which our settings hold, so that the user's own session keeps its own."""
+    session = spark.newSession()
+    for key, value in _SETTINGS.items():
+        if key.startswith("spark.sql.") and key != "spark.sql.warehouse.dir":
+            session.conf.set(key, value)
+    return session
+
+
+def _launch(conf: SparkConf) -> None:
+    """Start the JVM in a session of its own: Ctrl-C at the terminal must reach this process only, which then stops Spark in good order."""
+    log = open(log_path(), "ab")  # noqa: SIM115 - the JVM holds it as long as it lives
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = "ignore"
+    try:
+        gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True, "stdout": log, "stderr": log})
+    except (PySparkException, OSError) as error:
+        raise SparkUnavailable(f"Java did not start: Kigen needs Java 17 or later as `java` or in JAVA_HOME (log: {log_path()})") from error
+    finally:
+        log.close()
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def log_path() -> Path:
+    """Where Spark's own words go, for this process."""
+    return Path(tempfile.gettempdir()) / f"kigen-spark-{os.getuid()}-{os.getpid()}.log"
+
+
+def jvm_pid(spark: SparkSession) -> int | None:
+    """The process of Spark's driver, where we can know it."""
+    try:
+        return int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+    except Exception:  # a remote or exotic session: the owner file then names this process alone
+        return None
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Hide what pyspark says about versions of other libraries: users can do nothing about it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def first_line(error: Any) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,135 @@
+"""The sink: takes each batch's blocks in the command's own process, writes them to their outputs, and records it in the sink log.
+
+Invariant: an output holds exactly the batches that the sink log records, in order (kigen.spark.sink_log). The record's rename is the
+commit: latencies end there. Called by Spark on a thread of its own; `lock` keeps it and the command apart.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from kigen.connectors import Sink
+from kigen.spark import blocks
+from kigen.spark.metrics import Metrics
+from kigen.spark.scratch import Scratch
+from kigen.spark.session import RETAINED_BATCHES, quiet
+from kigen.spark.sink_log import Record, SinkLog, Snapshots
+from kigen.spark.spec import RunSpec
+
+Outputs = dict[str, list[tuple[str, Sink]]]  # query -> (the output's name in the log, where it goes)
+_CLOSED = "the run has been stopped"
+
+
+class BatchSink:
+    def __init__(self, spec: RunSpec, outputs: Outputs) -> None:
+        self._spec, self._outputs = spec, outputs
+        self._log, self.scratch = SinkLog(spec.checkpoint), Scratch(spec.scratch)
+        self._events: dict[str, int | None] = {}
+        self._closed = False
+        self.lock = threading.Lock()
+        self.error: Exception | None = None
+        last = self._log.last()
+        self.record = last or Record(-1, {}, Metrics.fresh(spec.app).to_json())
+        self.metrics = Metrics.from_json(self.record.metrics)
+
+    def open(self) -> None:
+        """Cut every output back to what the log records."""
+        for name, sink in self._sinks():
+            sink.open(self.record.marks.get(name))
+
+    def close(self) -> None:
+        with self.lock:
+            self._closed = True
+            for _, sink in self._sinks():
+                sink.close()
+
+    @property
+    def finished(self) -> bool:
+        return {task.name for task in self._spec.tasks} <= set(self.record.finished)
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        with quiet():
+            rows = frame.toArrow().to_pylist()
+        with self.lock:
+            if self._closed:
+                raise RuntimeError(_CLOSED)
+            try:
+                self._write(rows, batch)
+            except Exception as error:
+                self.error = error
+                raise
+
+    def _write(self, rows: list[dict[str, Any]], batch: int) -> None:
+        for row in rows:
+            if row["kind"] == "error":
+                raise pickle.loads(row["payload"])
+        notes = [(row["task"], json.loads(row["note"])) for row in rows if row["kind"] == "step"]
+        named = _remember(self.record.chunks, batch, {row["task"]: row["note"] for row in rows if row["kind"] == "chunk"})
+        if batch > self.record.batch:
+            for row in rows:
+                if row["kind"] == "lines":
+                    self._lines(row["query"], blocks.decode(row["payload"]))
+            self._commit(batch, notes, named)
+        else:  # written before a restart: only the state had to be made again
+            self.record.chunks = named
+        self._events |= {task: note["next_event_us"] for task, note in notes}
+        self.scratch.set_next_event(min((at for at in self._events.values() if at is not None), default=None))
+
+    def _lines(self, query: str, table: pa.Table) -> None:
+        self.metrics.queries[query].out += table.num_rows
+        for _, sink in self._outputs.get(query, ()):
+            sink.write(table)
+
+    def _commit(self, batch: int, notes: list[tuple[str, dict[str, Any]]], named: Snapshots) -> None:
+        app, record = self._spec.app, self.record
+        marks = {name: sink.mark() for name, sink in self._sinks()}
+        finished, positions, skipped = set(record.finished), dict(record.positions), dict(record.skipped)
+        for task, note in notes:
+            self.metrics.step(app, note)
+            positions |= note["positions"]
+            finished |= {task} if note["finished"] else set()
+            for stream, (_, errors) in note["skipped"].items():
+                skipped[stream] = (skipped.get(stream, []) + errors)[:5]
+        # Latencies end with the record that carries them: its own writing, some milliseconds, is not in them.
+        now_us = time.time_ns() // 1000
+        for _, note in notes:
+            self.metrics.committed(app, note, now_us)
+        self.metrics.batches += 1
+        if notes:
+            self.metrics.batch.add(now_us - min(note["admitted_us"] for _, note in notes))
+        self.record = Record(batch, marks, self.metrics.to_json(), sorted(finished), positions, named, skipped)
+        self._log.append(self.record)
+        self._collect(named)
+
+    def _collect(self, named: Snapshots) -> None:
+        """Delete snapshots that no retained state names. No worker is writing one: all rows of the batch are here."""
+        needed = {name for versions in named.values() for _, name in versions}
+        directory = Path(self._spec.checkpoint) / "chunks"
+        if directory.is_dir():
+            for path in directory.iterdir():
+                if path.name not in needed:
+                    path.unlink(missing_ok=True)
+
+    def _sinks(self) -> list[tuple[str, Sink]]:
+        return [pair for pairs in self._outputs.values() for pair in pairs]
+
+
+def _remember(before: Snapshots, batch: int, chunks: dict[str, str | None]) -> Snapshots:
+    """Which snapshot each task's state names since which batch: those in force in the last RETAINED_BATCHES batches."""
+    named = {task: [(b, name) for b, name in versions] for task, versions in before.items()}
+    for task, name in chunks.items():
+        versions = named.setdefault(task, [])
+        if not versions or versions[-1][1] != name:
+            versions.append((batch, name))
+    for versions in named.values():
+        while len(versions) > 1 and versions[1][0] <= batch - RETAINED_BATCHES:
+            versions.pop(0)
+    return named

@@ -1,0 +1,57 @@
+"""What every process of a run must know: the reader on the driver, the workers, the sink. Travels as text through Spark's options.
+
+Invariant: nothing in it changes while the run lasts; what of it outlives a restart is in the checkpoint (kigen.engine.checkpoint).
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+from kigen.connectors import Source, open_source
+from kigen.plan.nodes import App
+from kigen.plan.tasks import Task, extract_tasks
+
+BATCH_ROWS = 500_000
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    app: App
+    run_id: str  # new at every start: a worker's cached state is of one run only
+    checkpoint: str
+    scratch: str  # a directory on the driver's machine, for the reader and the sink to talk; lost at the end
+    started_us: int  # when the first run on this checkpoint began: live sources count from it
+    draining: bool = True
+    lifetime: str = "dt"
+    batch_rows: int = BATCH_ROWS
+    runtime: str = "kigen.lifetimes:TaskRuntime"  # module:class, so that tests can put another in its place
+
+    def encode(self) -> str:
+        return base64.b64encode(pickle.dumps(self)).decode()
+
+    @staticmethod
+    def decode(text: str) -> RunSpec:
+        spec = pickle.loads(base64.b64decode(text))
+        assert isinstance(spec, RunSpec)
+        return spec
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        return extract_tasks(self.app)
+
+    def source(self, stream: str) -> Source:
+        return open_source(self.app.stream(stream), self.app.directory, self.draining, self.started_us)
+
+    def sources(self) -> dict[str, Source]:
+        """Of the streams that queries read; the others are not opened."""
+        used = {stream for query in self.app.queries for stream in query.streams}
+        return {stream.name: self.source(stream.name) for stream in self.app.streams if stream.name in used}
+
+    def task_runtime(self, task: str) -> Any:
+        module, _, name = self.runtime.partition(":")
+        factory = getattr(importlib.import_module(module), name)
+        return factory(next(t for t in self.tasks if t.name == task), self.app, self.lifetime)
