@@ -30,8 +30,9 @@ class Owner:
         held = self._read()
         if held:
             if _alive(held.get("process")):
+                pid = held["process"]["pid"]
                 raise CheckpointInUse(
-                    f"the checkpoint {self._path.parent} is in use by process {held['process']['pid']}: stop that run, or use another directory"
+                    f"the checkpoint {self._path.parent} is in use by process {pid}: stop that run, or use another directory"
                 )
             self._await_end(held.get("jvm"))
         replace(self._path, json.dumps({"process": _identity(os.getpid())}).encode())
@@ -57,9 +58,8 @@ class Owner:
         while _alive(jvm):
             assert jvm is not None
             if time.monotonic() > deadline:
-                raise CheckpointInUse(
-                    f"the checkpoint {self._path.parent} is still in use by Spark, process {jvm['pid']}, of a run that was killed: end it first"
-                )
+                where = f"the checkpoint {self._path.parent}"
+                raise CheckpointInUse(f"{where} is still in use by Spark, process {jvm['pid']}, of a run that was killed: end it first")
             time.sleep(0.05)
 
 

@@ -30,7 +30,8 @@ def initial_offset(sources: dict[str, Source]) -> Offset:
 def ranges_between(start: Offset, end: Offset) -> list[Range]:
     """What the batch from `start` to `end` holds."""
     if end.get("v") != FORMAT:
-        raise OffsetFormatError(f"offset format {FORMAT} required, found {end.get('v')!r}: use the Kigen that wrote the checkpoint, or a new one")
+        found = end.get("v")
+        raise OffsetFormatError(f"offset format {FORMAT} required, found {found!r}: use the Kigen that wrote the checkpoint, or a new one")
     if end["seq"] == start["seq"]:
         return []
     assert end["seq"] == start["seq"] + 1, f"offsets {start['seq']} and {end['seq']} are not neighbours"

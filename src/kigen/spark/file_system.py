@@ -1,6 +1,7 @@
 """The local file system class that forks no processes: compiled once a user and Spark version, by the Janino compiler that Spark carries.
 
-Why: Hadoop's own class forks `chmod` twice for every file, which is most of the fixed cost of a micro-batch (docs/decisions/003). A JDK is not needed.
+Why: Hadoop's own class forks `chmod` twice for every file, about half of the fixed cost of a micro-batch (docs/decisions/003).
+No JDK is needed.
 Cost: one start of a small JVM (about 2 s) on first use; after that, a look at the cache directory.
 """
 

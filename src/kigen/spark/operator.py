@@ -122,7 +122,7 @@ def _skipped(read: list[tuple[Range, Rows]]) -> dict[str, Any]:
 
 
 def _arrivals(spec: RunSpec, read: list[tuple[Range, Rows]], admitted_us: int) -> dict[str, list[tuple[int, int]]]:
-    """For each stream, (arrival, tuples): a log's tuples arrive when they are admitted, a live source's at their scheduled times, in slots."""
+    """For each stream, (arrival, tuples): a log's tuples arrive when they are admitted, a live source's when scheduled, in slots."""
     arrivals: dict[str, list[tuple[int, int]]] = {}
     for piece, rows in read:
         if not rows.table.num_rows:
@@ -155,5 +155,3 @@ def _source(spec: RunSpec, stream: str) -> Source:
             del _SOURCES[stale]
         _SOURCES[spec.run_id, stream] = spec.source(stream)
     return _SOURCES[spec.run_id, stream]
-
-

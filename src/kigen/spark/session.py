@@ -111,7 +111,7 @@ def log_path() -> Path:
 def jvm_pid(spark: SparkSession) -> int | None:
     """The process of Spark's driver, where we can know it."""
     try:
-        return int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+        return int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
     except Exception:  # a remote or exotic session: the owner file then names this process alone
         return None
 

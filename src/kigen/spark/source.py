@@ -25,7 +25,7 @@ SCHEMA = "task string, bucket int, seq long, payload string"
 Row = tuple[str, int, int, str]
 
 
-class KigenSource(DataSource):
+class KigenSource(DataSource):  # type: ignore[misc]  # pyspark counts as untyped
     @classmethod
     def name(cls) -> str:
         return FORMAT_NAME
@@ -37,7 +37,7 @@ class KigenSource(DataSource):
         return AdmissionReader(RunSpec.decode(self.options["spec"]))
 
 
-class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
+class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Executors construct it too, to replay a batch after a restart: no side effects before the first call."""
 
     def __init__(self, spec: RunSpec) -> None:
@@ -70,5 +70,3 @@ def _rows(spec: RunSpec, start: Offset, end: Offset) -> Iterator[Row]:
         if mine:
             payload: dict[str, Any] = {"admitted_us": end["admitted_us"], "ranges": mine}
             yield task.name, 0, end["seq"], json.dumps(payload)
-
-
