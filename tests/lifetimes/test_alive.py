@@ -1,0 +1,41 @@
+"""Lazy sorting and waiting for fills, against lists."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kigen.lifetimes.alive import Alive
+from kigen.lifetimes.blocks import FOREVER, NO_HOLDER, Block, Fills, empty_columns
+
+BIRTHS = st.lists(st.tuples(st.integers(0, 60), st.booleans()), max_size=12)
+
+
+def block(births: list[tuple[int, int, int]], fills: list[tuple[int, int]]) -> Block:
+    start, end, holder = (np.array([b[k] for b in births], dtype=np.int64) for k in range(3))
+    return Block(empty_columns(()), start, end, holder, Fills(*(np.array([f[k] for f in fills], dtype=np.int64) for k in range(2))))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(BIRTHS, max_size=10), st.data())
+def test_everyone_dies_once_and_in_time(steps: list[list[tuple[int, bool]]], data: st.DataObject) -> None:
+    alive, known, waiting, number = Alive(()), [], {}, 0
+    for i, births in enumerate(steps):
+        now = (i + 1) * 8
+        filled = data.draw(st.lists(st.sampled_from(sorted(waiting)), unique=True)) if waiting else []
+        fills = [(h, now - 1) for h in filled]
+        rows = []
+        for end, is_open in births:
+            rows.append((number, FOREVER, number) if is_open else (number, end, NO_HOLDER))
+            number += 1
+        dead = alive.absorb(block(rows, fills), now)
+        expected = sorted(
+            [(waiting.pop(h), now - 1) for h in filled]
+            + [(s, e) for s, e in known if e < now]
+            + [(s, e) for s, e, h in rows if h == NO_HOLDER and e < now]
+        )
+        known = [(s, e) for s, e in known if e >= now] + [(s, e) for s, e, h in rows if h == NO_HOLDER and e >= now]
+        waiting |= {h: s for s, _, h in rows if h != NO_HOLDER}
+        assert sorted(zip(dead.start.tolist(), dead.end.tolist(), strict=True)) == expected
+        assert len(alive) == len(known) + len(waiting)
