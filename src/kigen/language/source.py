@@ -69,7 +69,7 @@ def span_of(node: exp.Expr) -> Span | None:
     span: Span | None = node.meta.get("span")
     if span is not None:
         return span
-    if isinstance(node, exp.Identifier | exp.Star) and "start" in node.meta:
+    if isinstance(node, exp.Identifier | exp.Star | exp.Literal) and "start" in node.meta:
         return node.meta["start"], node.meta["end"] + 1
     if isinstance(node, exp.Column | exp.Table | exp.Binary | exp.Alias):
         places = [s for s in (span_of(child) for child in node.iter_expressions()) if s is not None]

@@ -38,7 +38,13 @@ def place_of(source: Source, node: exp.Expr) -> Span:
     if found is not None:
         return found
     inner = [s for s in (span_of(n) for n in node.walk()) if s is not None]
-    return (min(s[0] for s in inner), max(s[1] for s in inner)) if inner else (0, 1)
+    if inner:
+        return min(s[0] for s in inner), max(s[1] for s in inner)
+    around = span_of(node.parent) if isinstance(node.parent, AGGREGATES) else None
+    if around is not None:  # NULL, TRUE ...: a word the parser keeps no place of, alone between the parentheses
+        tokens = source.tokens_in(around)
+        return tokens[2].start, tokens[-2].end + 1
+    return 0, 1
 
 
 def resolve(scope: Scope, node: exp.Expr, aliases: Mapping[str, Term] | None = None, since: int = 0, clause: str = "SELECT") -> Term:

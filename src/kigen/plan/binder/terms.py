@@ -13,6 +13,8 @@ from sqlglot.tokenizer_core import TokenType
 
 from kigen.language.source import Source, Span
 
+_OPERATORS = frozenset("<>=!~^@&|#*/%+-:?")
+
 Place = Callable[[int], int]  # from a position in the scope to a position in the node an expression is over
 
 
@@ -71,12 +73,12 @@ class Term:
     def _pieces(self, place: Place) -> Iterator[Piece]:
         refs = {ref.span[0]: ref for ref in self.refs}
         skip_to = -1
-        for token in self.source.tokens_in(self.span):
-            if token.start < skip_to:
+        for span, kind in _joined(self.source, self.span):
+            if span[0] < skip_to:
                 continue
-            ref = refs.get(token.start)
+            ref = refs.get(span[0])
             if ref is None:
-                yield Piece(_normal(self.source.raw(token), token.token_type), (token.start, token.end + 1))
+                yield Piece(_normal(self.source.text[span[0] : span[1]], kind), span)
                 continue
             skip_to = ref.span[1]
             if isinstance(ref.target, int):
@@ -90,6 +92,22 @@ class Term:
     @property
     def text(self) -> str:
         return self.source.slice(self.span)
+
+
+def _joined(source: Source, span: Span) -> Iterator[tuple[Span, TokenType]]:
+    """The tokens of a span; operators that sqlglot cuts in two (`<<`, `!~`) are one again."""
+    open_span: Span | None = None
+    kind = TokenType.VAR
+    for token in source.tokens_in(span):
+        if open_span is not None:
+            both = source.text[open_span[0] : token.end + 1]
+            if open_span[1] == token.start and all(c in _OPERATORS for c in both):
+                open_span = (open_span[0], token.end + 1)
+                continue
+            yield open_span, kind
+        open_span, kind = (token.start, token.end + 1), token.token_type
+    if open_span is not None:
+        yield open_span, kind
 
 
 def _normal(raw: str, kind: TokenType) -> str:
