@@ -18,7 +18,11 @@ from hypothesis import strategies as st
 
 from kigen.connectors import InputError, OptionError, Range, open_source
 
-TEXTS = st.none() | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8) | st.sampled_from(['"', "\n", ",", "\r\n", ""])
+TEXTS = (
+    st.none()
+    | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+    | st.sampled_from(['"', "\n", ",", "\r\n", ""])
+)
 ROWS = st.lists(
     st.tuples(
         TEXTS,
@@ -64,7 +68,10 @@ def test_any_cut_gives_the_rows_that_were_written(
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.lists(st.sampled_from(["a", 'b"c', '"q,\n"', "", '""', "é"]), min_size=1, max_size=3), min_size=1, max_size=15), st.integers(1, 4))
+@given(
+    st.lists(st.lists(st.sampled_from(["a", 'b"c', '"q,\n"', "", '""', "é"]), min_size=1, max_size=3), min_size=1, max_size=15),
+    st.integers(1, 4),
+)
 def test_wrong_and_right_rows_are_told_apart_in_any_cut(
     tmp_path: Path, make_stream: Any, read_all: Any, lines: list[list[str]], size: int
 ) -> None:
@@ -202,7 +209,7 @@ def test_a_file_stream_needs_its_timestamp_and_known_options(tmp_path: Path, mak
 
 
 def test_positions_are_json_and_hints_are_right(tmp_path: Path, make_stream: Any) -> None:
-    lines = [f"{datetime.fromtimestamp(i, UTC).isoformat()},\"a\n{i}\"" for i in range(100)]
+    lines = [f'{datetime.fromtimestamp(i, UTC).isoformat()},"a\n{i}"' for i in range(100)]
     (tmp_path / "in.csv").write_text("ts,a\n" + "\n".join(lines))
     source = open_source(make_stream("csv", "ts TIMESTAMP, a STRING", path="in.csv"), str(tmp_path), True, None)
     position = source.initial()

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 from kigen.connectors.base import InputError
 from kigen.plan.types import Type
 
@@ -49,6 +52,12 @@ class BadRows:
 
     def __contains__(self, row: int) -> bool:
         return row in self._faults
+
+    def good(self, count: int) -> npt.NDArray[np.bool_]:
+        """Which of rows 0..count-1 are not bad."""
+        mask = np.ones(count, np.bool_)
+        mask[list(self._faults)] = False
+        return mask
 
     def settle(self) -> tuple[int, list[str]]:
         """Raise for the first bad row, or under ON ERROR SKIP give the count and the first few as text."""

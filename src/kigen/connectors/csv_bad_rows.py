@@ -33,7 +33,7 @@ def parse_by_text(span: Span, stream: Stream, timestamp: int, file: str, width: 
     for row, found in wrong_width.items():
         message = f"{width} fields required, found {found[0]}: {shown(found[1])}"
         bad.add(row, int(lines[row]), -1, None, message)
-    rows = np.array([i for i in range(len(starts)) if i not in bad], np.int64)
+    rows = np.flatnonzero(bad.good(len(starts)))
     columns = []
     for index, column in enumerate(stream.schema):
         text = texts[index]
@@ -48,7 +48,7 @@ def parse_by_text(span: Span, stream: Stream, timestamp: int, file: str, width: 
                 bad.add(row, int(lines[row]), index, column.name, null_timestamp("an empty field"))
         columns.append(values)
     skipped, errors = bad.settle()
-    keep = pa.array([int(row) not in bad for row in rows.tolist()], pa.bool_())
+    keep = pa.array(bad.good(len(starts))[rows])
     kept = [pa.chunked_array([values.filter(keep)]) for values in columns]
     return Rows(with_ts(kept, stream.schema, timestamp), skipped, errors)
 

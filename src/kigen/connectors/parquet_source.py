@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -92,13 +93,12 @@ class ParquetSource(Source):
                     bad.add(before + at, None, index, column.name, f"row {first + before + at + 1}: {message}")
                 before += len(chunk)
             if index == self.timestamp and found.null_count:
-                for at, is_null in enumerate(found.is_null().to_pylist()):
-                    if is_null:
-                        bad.add(at, None, index, column.name, f"row {first + at + 1}: {null_timestamp('NULL')}")
+                for at in np.flatnonzero(found.is_null().to_numpy()).tolist():
+                    bad.add(at, None, index, column.name, f"row {first + at + 1}: {null_timestamp('NULL')}")
             columns.append(values)
         skipped, errors = bad.settle()
         if skipped:
-            keep = pa.array([row not in bad for row in range(table.num_rows)], pa.bool_())
+            keep = pa.array(bad.good(table.num_rows))
             columns = [c.filter(keep) for c in columns]
         return Rows(with_ts(columns, self.stream.schema, self.timestamp), skipped, errors)
 

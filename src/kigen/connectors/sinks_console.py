@@ -21,9 +21,10 @@ class ConsoleSink(Sink):
         pass
 
     def write(self, table: pa.Table) -> None:
-        shown = [_texts(column) for column in self.columns(table.slice(0, _LONGEST))]
+        columns = self.columns(table.slice(0, _LONGEST))
+        shown = [_texts(column, "NULL" if i < len(self.schema) else "?") for i, column in enumerate(columns)]
         for row in zip(*shown, strict=True):
-            values = ", ".join(f"{name} = {text}" for name, text in zip(self.names, row, strict=True) if name not in self.times)
+            values = ", ".join(f"{column.name} = {text}" for column, text in zip(self.schema, row, strict=False))
             sys.stdout.write(f"{self.name}  {' .. '.join(row[len(self.schema) :])}  {values}\n")
         if table.num_rows > _LONGEST:
             sys.stdout.write(f"{self.name}  ... and {table.num_rows - _LONGEST} more\n")
@@ -36,8 +37,8 @@ class ConsoleSink(Sink):
         sys.stdout.flush()
 
 
-def _texts(column: pa.ChunkedArray) -> list[str]:
+def _texts(column: pa.ChunkedArray, missing: str) -> list[str]:
     if column.type == Type.TIMESTAMP.arrow:
         column = column.cast(pa.string())
-        return ["NULL" if v is None else v.replace(" ", "T") + "Z" for v in column.to_pylist()]
-    return ["NULL" if v is None else repr(v) if isinstance(v, str) else str(v) for v in column.to_pylist()]
+        return [missing if v is None else v.replace(" ", "T") + "Z" for v in column.to_pylist()]
+    return [missing if v is None else repr(v) if isinstance(v, str) else str(v) for v in column.to_pylist()]
