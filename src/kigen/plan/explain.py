@@ -1,0 +1,181 @@
+"""The plan for people and tools: a tree of each query as text, JSON or a mermaid graph.
+
+Invariant: a sub-plan that is used more than once is shown once, where it is first met, and referred to by its mark (`#1`) afterwards:
+what is shown once runs once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from kigen.plan.labels import describe_node, duration_text, stream_text
+from kigen.plan.nodes import Aggregate, App, Node, Query, Scan
+from kigen.plan.tasks import Task, extract_tasks
+from kigen.plan.types import Schema
+
+FORMATS = ("text", "json", "mermaid")
+
+
+def explain(app: App, format: str = "text") -> str:
+    """The streams, the tasks with their deadlines, and the plan of every query; `format` is text, json or mermaid."""
+    if format == "text":
+        return _text(app)
+    if format == "json":
+        return json.dumps(_json(app), indent=2, ensure_ascii=False) + "\n"
+    if format == "mermaid":
+        return _mermaid(app)
+    raise ValueError(f"the format of explain must be one of {', '.join(FORMATS)}; got {format!r}")
+
+
+def shared_marks(app: App) -> dict[Node, int]:
+    """The sub-plans (windows and above) that are used more than once, numbered in the order they are met."""
+    uses: Counter[Node] = Counter()
+    order: dict[Node, None] = {}
+
+    def visit(node: Node) -> None:
+        uses[node] += 1
+        if uses[node] == 1:
+            for child in tree_children(node):
+                visit(child)
+            order[node] = None
+
+    for query in app.queries:
+        visit(query.root)
+    several = [n for n in order if uses[n] > 1 and not isinstance(n, Scan)]
+    return {node: i for i, node in enumerate(several, 1)}
+
+
+def tree_children(node: Node) -> tuple[Node, ...]:
+    """The inputs of a node; an aggregate's presence windows lie below its input anyway."""
+    return (node.child,) if isinstance(node, Aggregate) else node.children
+
+
+# --- text ---------------------------------------------------------------------------------------------------------------
+
+
+def _text(app: App) -> str:
+    lines = ["streams"]
+    lines += [f"  {s.name} ({_columns(s.schema)}) {stream_text(s)}" for s in app.streams]
+    marks = shared_marks(app)
+    shown: set[Node] = set()
+    for task in extract_tasks(app):
+        lines += ["", _task_line(task)]
+        for query in task.queries:
+            lines += [f"  query {_query_line(query)}", *_tree(query.root, marks, shown, "    ", "    ")]
+    return "\n".join(lines) + "\n"
+
+
+def _task_line(task: Task) -> str:
+    deadline = f", deadline {duration_text(task.deadline_us)}" if task.deadline_us is not None else ""
+    return f"{task.name}: reads {', '.join(task.streams)}{deadline}"
+
+
+def _query_line(query: Query) -> str:
+    parts = [f"{query.name} ({_columns(query.schema)})"]
+    if query.deadline_us is not None:
+        parts.append(f"deadline {duration_text(query.deadline_us)}{' firm' if query.firm else ''}")
+    if query.cost_us is not None:
+        parts.append(f"cost {query.cost_us} us a tuple")
+    if query.into is not None:
+        options = ", ".join(f"{k} = {v!r}" for k, v in query.into.options)
+        parts.append(f"into {query.into.name}" + (f" ({options})" if options else ""))
+    return "  ".join(parts)
+
+
+def _tree(node: Node, marks: dict[Node, int], shown: set[Node], first: str, rest: str) -> list[str]:
+    mark = f" #{marks[node]}" if node in marks else ""
+    if mark and node in shown:
+        return [f"{first}{describe_node(node)}{mark} (shown above)"]
+    shown.add(node)
+    lines = [f"{first}{describe_node(node)}{mark}"]
+    children = tree_children(node)
+    for i, child in enumerate(children):
+        last = i == len(children) - 1
+        lines += _tree(child, marks, shown, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+    return lines
+
+
+def _columns(schema: Schema) -> str:
+    return ", ".join(f"{c.name} {c.type}" for c in schema)
+
+
+# --- json ---------------------------------------------------------------------------------------------------------------
+
+
+def _json(app: App) -> dict[str, Any]:
+    ids: dict[Node, int] = {}
+    for query in app.queries:
+        for node in query.root.walk():
+            ids.setdefault(node, len(ids))
+    tasks = extract_tasks(app)
+    return {
+        "streams": [
+            {"name": s.name, "columns": _json_schema(s.schema), "source": s.source.name, "about": stream_text(s)} for s in app.streams
+        ],
+        "nodes": [
+            {
+                "id": i,
+                "operator": type(node).__name__,
+                "label": describe_node(node),
+                "columns": _json_schema(node.schema),
+                "inputs": [ids[c] for c in tree_children(node)],
+            }
+            for node, i in ids.items()
+        ],
+        "queries": [
+            {
+                "name": q.name,
+                "root": ids[q.root],
+                "columns": _json_schema(q.schema),
+                "stream": q.root.is_stream,
+                "deadline_us": q.deadline_us,
+                "firm": q.firm,
+                "cost_us": q.cost_us,
+                "into": None if q.into is None else {"connector": q.into.name, **dict(q.into.options)},
+            }
+            for q in app.queries
+        ],
+        "tasks": [
+            {"name": t.name, "queries": [q.name for q in t.queries], "streams": list(t.streams), "deadline_us": t.deadline_us}
+            for t in tasks
+        ],
+    }
+
+
+def _json_schema(schema: Schema) -> list[dict[str, str]]:
+    return [{"name": c.name, "type": c.type.value} for c in schema]
+
+
+# --- mermaid ------------------------------------------------------------------------------------------------------------
+
+
+def _mermaid(app: App) -> str:
+    """Data flows downwards; a task is a box; a shared sub-plan is one node with several arrows."""
+    ids: dict[Node, str] = {}
+    edges: list[str] = []
+    lines = ["flowchart TD"]
+    for task in extract_tasks(app):
+        lines.append(f'  subgraph {task.name}["{_safe(_task_line(task))}"]')
+        for query in task.queries:
+            for node in query.root.walk():
+                if node in ids:
+                    continue
+                ids[node] = f"n{len(ids)}"
+                if not isinstance(node, Scan):
+                    lines.append(f'    {ids[node]}["{_safe(describe_node(node))}"]')
+                edges += [f"  {ids[child]} --> {ids[node]}" for child in dict.fromkeys(tree_children(node))]
+            lines.append(f'    q_{_word(query.name)}(["{_safe(_query_line(query))}"])')
+            edges.append(f"  {ids[query.root]} --> q_{_word(query.name)}")
+        lines.append("  end")
+    lines += [f'  {name}[/"{_safe(describe_node(node))}"/]' for node, name in ids.items() if isinstance(node, Scan)]
+    return "\n".join([*lines, *edges]) + "\n"
+
+
+def _safe(text: str) -> str:
+    return text.replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")
+
+
+def _word(name: str) -> str:
+    return "".join(c if c.isascii() and c.isalnum() else f"_{ord(c):x}_" for c in name)
