@@ -15,7 +15,7 @@ import pyarrow.csv as pcsv
 from kigen.connectors.bad_rows import BadRows, null_timestamp, shown, wrong_type
 from kigen.connectors.base import Rows
 from kigen.connectors.casting import convert, with_ts
-from kigen.connectors.records import Offsets, record_ends, record_starts
+from kigen.connectors.records import Offsets, is_open, record_starts
 from kigen.connectors.text_source import Span
 from kigen.plan.nodes import Stream
 
@@ -25,7 +25,7 @@ def parse_by_text(span: Span, stream: Stream, timestamp: int, file: str, width: 
     starts = record_starts(data)
     bad = BadRows(file, stream.on_error_skip)
     lines = _lines(span, starts)
-    if record_ends(data)[1]:  # the last record never ends
+    if is_open(data):  # the last record never ends
         last = len(starts) - 1
         data = data[: int(starts[last])]
         bad.add(last, int(lines[last]), -1, None, "a quoted field is not closed before the end of the file: write the missing quote")

@@ -19,7 +19,7 @@ from kigen.connectors.base import InputError, Rows
 from kigen.connectors.casting import FALSE_TEXTS, TRUE_TEXTS, csv_type, iso_us, with_ts, without_zone
 from kigen.connectors.columns import place_of
 from kigen.connectors.csv_bad_rows import parse_by_text
-from kigen.connectors.records import Offsets, record_ends
+from kigen.connectors.records import Offsets, is_open, record_ends
 from kigen.connectors.text_source import Span, TextSource
 from kigen.plan.types import Type
 
@@ -52,7 +52,10 @@ class CsvSource(TextSource):
         return header.byte, header.line
 
     def ends(self, data: bytes) -> Offsets:
-        return record_ends(data)[0]
+        return record_ends(data)
+
+    def is_plain(self, data: bytes) -> bool:
+        return 34 not in data
 
     def record_ts_us(self, name: str, record: bytes) -> int | None:
         place = self.header(name).places[self.timestamp]
@@ -67,7 +70,7 @@ class CsvSource(TextSource):
         columns: list[pa.ChunkedArray] | None = None
         with suppress(pa.ArrowInvalid):
             columns = self._parse_fast(span.data, header)
-        if columns is None or columns[self.timestamp].null_count or (34 in span.data and record_ends(span.data)[1]):
+        if columns is None or columns[self.timestamp].null_count or is_open(span.data):
             return parse_by_text(span, self.stream, self.timestamp, self.files.full(span.name), header.width, header.places)
         return Rows(with_ts(columns, self.stream.schema, self.timestamp))
 
@@ -100,7 +103,7 @@ class CsvSource(TextSource):
         while True:
             data = self.files.read(name, 0, want)
             skip = len(_BOM) if data.startswith(_BOM) else 0
-            ends = record_ends(data[skip:])[0]
+            ends = record_ends(data[skip:])
             if len(ends) or len(data) >= size:
                 break
             want *= 4

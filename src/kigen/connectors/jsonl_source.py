@@ -35,6 +35,9 @@ class JsonlSource(TextSource):
     def ends(self, data: bytes) -> Offsets:
         return np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
 
+    def is_plain(self, data: bytes) -> bool:
+        return True
+
     def record_ts_us(self, name: str, record: bytes) -> int | None:
         with suppress(ValueError, RecursionError):
             value = json.loads(record)

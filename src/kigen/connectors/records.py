@@ -17,15 +17,21 @@ _QUOTE, _NEWLINE, _RETURN, _COMMA = 34, 10, 13, 44
 _FIELD = re.compile(rb'(?:"(?:[^"]|"")*(?P<closed>")?[^,\r\n]*|[^",\r\n][^,\r\n]*|)(?P<end>,|\r\n|\n|\r|\Z)')
 
 
-def record_ends(data: bytes) -> tuple[Offsets, bool]:
-    """Offsets just after each line feed outside quotes; and whether the text ends inside a quoted field."""
+def record_ends(data: bytes) -> Offsets:
+    """Offsets just after each line feed outside quotes."""
     octets = np.frombuffer(data, np.uint8)
     newlines = np.flatnonzero(octets == _NEWLINE)
     quotes = _quotes(data, octets)
     if quotes is None:
-        ends, is_open = _scan(data)
-        return ends[octets[ends - 1] == _NEWLINE], is_open
-    return newlines[_outside(newlines, quotes)] + 1, bool(len(quotes) % 2)
+        ends, _ = _scan(data)
+        return ends[octets[ends - 1] == _NEWLINE]
+    return newlines[_outside(newlines, quotes)] + 1
+
+
+def is_open(data: bytes) -> bool:
+    """Whether the text ends inside a quoted field."""
+    quotes = _quotes(data, np.frombuffer(data, np.uint8))
+    return _scan(data)[1] if quotes is None else bool(len(quotes) % 2)
 
 
 def record_starts(data: bytes) -> Offsets:
@@ -63,14 +69,14 @@ def _quotes(data: bytes, octets: npt.NDArray[np.uint8]) -> Offsets | None:
 
 
 def _scan(data: bytes) -> tuple[Offsets, bool]:
-    """The slow, obvious way: field by field."""
+    """The slow, obvious way, field by field: ends of records, and whether a quoted field stays open."""
     ends: list[int] = []
-    at, is_open = 0, False
+    at, inside = 0, False
     while at < len(data):
         match = _FIELD.match(data, at)
         assert match is not None
-        is_open = data[at] == _QUOTE and match.group("closed") is None
+        inside = data[at] == _QUOTE and match.group("closed") is None
         at = match.end()
         if match.group("end") not in (b",", b""):
             ends.append(at)
-    return np.array(ends, np.int64), is_open
+    return np.array(ends, np.int64), inside

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from kigen.connectors.records import Offsets
 from kigen.plan.nodes import Stream
 
 LONGEST_RECORD = 64 << 20
-_LOOK_BACK = 8  # records tried, from the last, for a hint of the range's last timestamp
+_LARGEST_RANGE = 128 << 20
+_LOOK_BACK = 8  # record bounds kept, from the last: where a hint of the range's last timestamp is sought
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,14 @@ class Span:
     name: str
     data: bytes
     line: int  # of the first byte
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Some records from the start of a buffer: how many, and the bounds of the last few; the last bound is where they end."""
+
+    rows: int
+    bounds: list[int]
 
 
 class TextSource(Source):
@@ -55,6 +65,10 @@ class TextSource(Source):
         """Offsets just after each record of `data` that a line feed ends."""
 
     @abstractmethod
+    def is_plain(self, data: bytes) -> bool:
+        """Whether every line feed in `data` surely ends a record."""
+
+    @abstractmethod
     def record_ts_us(self, name: str, record: bytes) -> int | None:
         """The record's timestamp, None if it has none."""
 
@@ -72,12 +86,12 @@ class TextSource(Source):
         size = self.files.size(name)
         if start >= size:
             return Range(self.stream.name, position, position, rows=0, ended=True)
-        data, ends = self._take(name, start, line, size, max(1, max_rows))
-        length = int(ends[-1])
+        data, cut = self._take(name, start, line, size, max(1, max_rows))
+        length = cut.bounds[-1]
         end = {"file": name, "byte": start + length, "line": line + data.count(b"\n", 0, length)}
-        self._row_bytes = length / len(ends)
+        self._row_bytes = length / cut.rows
         ended = start + length >= size and self._skip_empty(end) == end
-        return Range(self.stream.name, position, end, rows=len(ends), last_ts_us=self._last_ts_us(name, data, ends), ended=ended)
+        return Range(self.stream.name, position, end, rows=cut.rows, last_ts_us=self._last_ts_us(name, data, cut.bounds), ended=ended)
 
     def read(self, piece: Range) -> Rows:
         name, end = piece.end["file"], int(piece.end["byte"])
@@ -106,25 +120,46 @@ class TextSource(Source):
                 return start
         return position
 
-    def _take(self, name: str, start: int, line: int, size: int, max_rows: int) -> tuple[bytes, Offsets]:
-        """Bytes from `start`, and the ends of at most `max_rows` records in them."""
-        want = int(max_rows * (self._row_bytes or 64.0) * 1.02) + 1024
+    def _take(self, name: str, start: int, line: int, size: int, max_rows: int) -> tuple[bytes, Cut]:
+        """Bytes from `start`, and at most `max_rows` records in them."""
+        want = min(self._guess(max_rows), _LARGEST_RANGE)
         while True:
             data = self.files.read(name, start, min(want, size - start))
-            ends = self.ends(data)
-            if start + len(data) >= size and (not len(ends) or ends[-1] < len(data)):
-                ends = np.append(ends, len(data))
-            if len(ends):
-                return data, ends[:max_rows]
+            cut = self._cut(data, start + len(data) >= size, max_rows)
+            if cut is not None:
+                return data, cut
             if len(data) > LONGEST_RECORD:
                 message = f"a record longer than {LONGEST_RECORD >> 20} MiB begins here: is a closing quote or a line end missing?"
                 raise InputError(message, self.files.full(name), line)
             want *= 4
 
-    def _last_ts_us(self, name: str, data: bytes, ends: Offsets) -> int | None:
-        for i in range(len(ends) - 1, max(-1, len(ends) - 1 - _LOOK_BACK), -1):
-            record = data[int(ends[i - 1]) if i else 0 : int(ends[i])]
-            found = self.record_ts_us(name, record)
+    def _guess(self, max_rows: int) -> int:
+        """Bytes of that many rows: rather too few than too many where that spares finding the exact place."""
+        return int(max_rows * (self._row_bytes or 64.0) * (0.99 if max_rows >= 4096 else 1.02)) + 256
+
+    def _cut(self, data: bytes, at_end: bool, max_rows: int) -> Cut | None:
+        """At most `max_rows` records from the start of `data`; None if not even one ends in it."""
+        if self.is_plain(data):
+            rows = data.count(b"\n") + (at_end and not data.endswith(b"\n"))
+            if rows <= max_rows:
+                return Cut(rows, _last_lines(data, at_end)) if rows else None
+        ends = self.ends(data)
+        if at_end and (not len(ends) or ends[-1] < len(data)):
+            ends = np.append(ends, len(data))
+        ends = ends[:max_rows]
+        bounds = [0, *ends.tolist()] if len(ends) < _LOOK_BACK else ends[-_LOOK_BACK:].tolist()
+        return Cut(len(ends), bounds) if len(ends) else None
+
+    def _last_ts_us(self, name: str, data: bytes, bounds: list[int]) -> int | None:
+        for start, end in reversed(list(pairwise(bounds))):
+            found = self.record_ts_us(name, data[start:end])
             if found is not None:
                 return found
         return None
+
+
+def _last_lines(data: bytes, at_end: bool) -> list[int]:
+    bounds = [len(data) if at_end else data.rfind(b"\n") + 1]
+    while len(bounds) < _LOOK_BACK and bounds[-1] > 0:
+        bounds.append(data.rfind(b"\n", 0, bounds[-1] - 1) + 1)
+    return bounds[::-1]
