@@ -28,7 +28,7 @@ class CqlSyntaxError(ParseError):
     """Raised inside the parser; `parse` turns it into a CqlError. A ParseError, so that sqlglot's attempts can still fail silently."""
 
     def __init__(self, message: str, span: Span, hint: str | None = None) -> None:
-        super().__init__(message)
+        super().__init__(message, errors=[{}])  # sqlglot writes into the first
         self.message, self.span, self.hint = message, span, hint
 
 
@@ -59,10 +59,13 @@ class CqlBaseParser(DuckDBParser):
     def raise_error(self, message: str, token: Token | None = None) -> None:
         span = (token.start, token.end + 1) if token else self.here()
         if message.startswith("Expecting "):
-            raise self.fail(f"expected {message.removeprefix('Expecting ')}, found {self.found()}", span)
+            wanted = message.removeprefix("Expecting ")
+            raise self.fail(
+                f"expected {wanted}, found {self.found()}", span, f"write {wanted} before it, or look for what was opened and not closed"
+            )
         if message.startswith("Expected table name"):
-            raise self.fail(f"expected the name of a stream or query, found {self.found()}", span)
-        raise self.fail(f"syntax error at {self.found()}", span)
+            raise self.fail(f"expected the name of a stream or query, found {self.found()}", span, "write FROM stream [window]")
+        raise self.fail(f"syntax error at {self.found()}", span, "something is missing before it, or it does not belong there")
 
     # --- places ---------------------------------------------------------------------------------------------------
 
@@ -160,15 +163,15 @@ class CqlBaseParser(DuckDBParser):
         start = self.here()
         negative = self._match(TokenType.DASH)
         if not self._match(TokenType.NUMBER):
-            raise self.fail(f"expected a number for {what}, found {self.found()}")
+            raise self.fail(f"expected a number for {what}, found {self.found()}", hint="write a number such as 10")
         span = (start[0], self._prev.end + 1)
         if negative:
-            raise self.fail(f"{what} must be positive, got {self.sql[span[0] : span[1]]}", span)
+            raise self.fail(f"{what} must be positive, got {self.sql[span[0] : span[1]]}", span, f"write {self._prev.text}")
         text = self._prev.text.replace("_", "")
         try:
             return (float(text) if any(c in text for c in ".eE") else int(text)), span
         except ValueError:
-            raise self.fail(f"expected a number for {what}, found {text}", span) from None
+            raise self.fail(f"expected a number for {what}, found {text}", span, "write a number such as 10") from None
 
     def count(self, what: str) -> int:
         value, span = self.number(what)
@@ -187,9 +190,10 @@ class CqlBaseParser(DuckDBParser):
         self._advance()
         us = value * UNITS_US[unit.removesuffix("S")]
         if us == 0 and not may_be_zero:
-            raise self.fail(f"{what} must be longer than 0", (span[0], self._prev.end + 1), zero)
+            raise self.fail(f"{what} must be longer than 0", (span[0], self._prev.end + 1), zero or "write 1 SECONDS or more")
         if us != int(us):
-            raise self.fail(f"{what} must be a whole number of microseconds, got {us}", (span[0], self._prev.end + 1))
+            whole = (span[0], self._prev.end + 1)
+            raise self.fail(f"{what} must be a whole number of microseconds, got {us}", whole, "write it in MICROSECONDS")
         return int(us)
 
     def name(self, what: str) -> Name:
@@ -198,7 +202,7 @@ class CqlBaseParser(DuckDBParser):
         if token and token.token_type in self.NAME_TOKENS:
             self._advance()
             return Name(token.text, span)
-        raise self.fail(f"expected {what}, found {self.found()}", span)
+        raise self.fail(f"expected {what}, found {self.found()}", span, 'write a name; one that is also a keyword goes in "double quotes"')
 
     def names(self, what: str) -> list[Name]:
         found = [self.name(what)]

@@ -35,18 +35,21 @@ def _statements(app: AppDecl, tokens: list[Token]) -> None:
         parser = CqlParser(dialect=Cql())
         parser.start(tokens, app.source.text)
         try:
-            app.statements.append(parser.declaration())
+            statement = parser.declaration()
+            if parser._curr and parser._curr.text.upper() != "CREATE":
+                raise parser.fail(f"unexpected {parser.found()}", hint="a statement ends with ;")
+            app.statements.append(statement)
             if not parser._curr:
                 return
-            if parser._curr.text.upper() != "CREATE":
-                raise parser.fail(f"unexpected {parser.found()}", hint="a statement ends with ;")
             end = parser._prev.end
             app.errors.append(app.source.error((end, end + 1), "expected ; at the end of the statement", "write ; before the next CREATE"))
         except CqlSyntaxError as error:
             app.errors.append(app.source.error(error.span, error.message, error.hint))
         except (ParseError, RecursionError, AttributeError, TypeError, ValueError, IndexError) as error:
             # sqlglot's grammar is wider than CQL's and stumbles over some halves of it; the place is where it stopped.
-            app.errors.append(app.source.error(parser.here(), f"syntax error at {parser.found()} ({type(error).__name__})"))
+            app.errors.append(
+                app.source.error(parser.here(), f"syntax error at {parser.found()} ({type(error).__name__})", "look just before it")
+            )
         tokens = _after_next_create(tokens, parser._index)
 
 

@@ -80,14 +80,14 @@ class CqlParser(CqlBaseParser):
     def _shed(self) -> ShedDecl:
         above, span = self.number("SHED ABOVE")
         if above <= 0:
-            raise self.fail("SHED ABOVE must be more than 0", span)
+            raise self.fail("SHED ABOVE must be more than 0", span, "write SHED ABOVE 100 PER SECOND")
         if not self._match_text_seq("PER", "SECOND"):
             raise self.fail(f"expected PER SECOND, found {self.found()}", hint="write SHED ABOVE n PER SECOND [BY expression]")
         by = None
         if self._match_text_seq("BY"):
             by = self._parse_disjunction()
             if by is None:
-                raise self.fail(f"expected an expression after BY, found {self.found()}")
+                raise self.fail(f"expected an expression after BY, found {self.found()}", hint="write BY column, or leave BY out")
         into = self._connector() if self._match(TokenType.INTO) else None
         return ShedDecl(float(above), by, into)
 
@@ -118,7 +118,7 @@ class CqlParser(CqlBaseParser):
     def _cost(self) -> int:
         value, span = self.number("COST")
         if value != int(value):
-            raise self.fail("COST needs whole microseconds", span)
+            raise self.fail("COST needs whole microseconds", span, "write COST 10 MICROSECONDS")
         if not (self._match_text_seq("MICROSECONDS") or self._match_text_seq("MICROSECOND")):
             raise self.fail(f"expected MICROSECONDS, found {self.found()}", hint="write COST n MICROSECONDS")
         return int(value)
@@ -145,6 +145,8 @@ class CqlParser(CqlBaseParser):
             span = self.here()
             clause = next((c for c in parsers if self._match_text_seq(*c.split())), None)
             if clause is None:
+                if end == "AS" and self._curr.text.upper() in ("SELECT", "ISTREAM", "DSTREAM", "RSTREAM"):
+                    raise self.fail(f"expected AS and the query, found {self.found()}", span, f"write AS before {self._curr.text}")
                 best = near(self._curr.text, known)
                 hint = f"did you mean {best}?" if best else f"clauses here: {', '.join(known)}"
                 raise self.fail(f"unknown clause {self.found()}", span, hint)
@@ -190,8 +192,8 @@ class CqlParser(CqlBaseParser):
 
     def _open(self, what: str) -> None:
         if not self._match(TokenType.L_PAREN):
-            raise self.fail(f"expected ( and {what}, found {self.found()}")
+            raise self.fail(f"expected ( and {what}, found {self.found()}", hint="write ( before it")
 
     def _close(self, what: str, message: str = "expected , or )") -> None:
         if not self._match(TokenType.R_PAREN):
-            raise self.fail(f"{message} after {what}, found {self.found()}")
+            raise self.fail(f"{message} after {what}, found {self.found()}", hint="write ) before it, or look for what is missing")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 from kigen.plan.nodes import (
-    Aggregate,
     AggFunc,
-    Distinct,
+    Aggregate,
     Except,
     Expr,
     Filter,
@@ -52,7 +51,7 @@ def describe_node(node: Node) -> str:
         return node.kind.value.lower() + (f" every {duration_text(node.every_us)}" if node.every_us is not None else "")
     if isinstance(node, Except | Intersect):
         return type(node).__name__.lower() + (" all" if node.all else "")
-    return {Distinct: "distinct", UnionAll: "union all"}.get(type(node), type(node).__name__.lower())
+    return "union all" if isinstance(node, UnionAll) else type(node).__name__.lower()
 
 
 def stream_text(stream: Stream) -> str:
@@ -107,9 +106,9 @@ def _named(expr: Expr, child: Node) -> str:
     """The expression over the child's names: a bare column is called what the child calls it now, not what the user once wrote."""
     if expr.column is not None:
         return _label(child, expr.column)
-    if re.fullmatch(r"CAST\(c\d+ AS \w+\)", expr.sql):
-        column, kind = re.findall(r"CAST\(c(\d+) AS (\w+)\)", expr.sql)[0]
-        return f"{_label(child, int(column))}::{kind}"
+    cast = re.fullmatch(r"CAST\(c(\d+) AS (\w+)\)", expr.sql)
+    if cast is not None:
+        return f"{_label(child, int(cast[1]))}::{cast[2]}"
     return expr.text
 
 

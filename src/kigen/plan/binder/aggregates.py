@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from kigen.language.errors import CqlError
+from kigen.language.errors import CqlError, CqlErrors
 from kigen.language.source import span_of
 from kigen.plan.binder.expressions import AGGREGATES, check_scalar, place_of, resolve, typed
 from kigen.plan.binder.joins import Base
@@ -70,7 +70,7 @@ class Grouping:
             return None
         try:
             text = same(resolve(self.scope, node).sql(self.base.place).text)
-        except CqlError:
+        except (CqlError, CqlErrors):
             return None  # a name further down is an alias, or unknown: found there
         return Ref(span, self.key_of[text]) if text in self.key_of else None
 

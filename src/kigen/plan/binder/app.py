@@ -11,6 +11,7 @@ from kigen.language import CqlErrors, QueryDecl, parse_app
 from kigen.language.declarations import AppDecl
 from kigen.plan.binder.bodies import bind_body
 from kigen.plan.binder.catalog import Catalog
+from kigen.plan.binder.expressions import place_of
 from kigen.plan.binder.joins import bare
 from kigen.plan.binder.streams import bind_stream, sink
 from kigen.plan.nodes import App, Node, Project, Query, StreamKind, ToStream
@@ -71,7 +72,9 @@ def _bind_query(catalog: Catalog, decl: QueryDecl) -> Query:
     for name in relation.names:
         if name.lower() in _OUR_COLUMNS:
             message = f"the output of query {decl.name.text} has a column {name}, a name Kigen needs for lifetimes"
-            raise catalog.source.error(decl.name.span, message, f"write {name} AS {name.strip('_')}_column")
+            written = [t for t in catalog.source.tokens_in(place_of(catalog.source, decl.body)) if t.text.lower() == name.lower()]
+            span = (written[0].start, written[0].end + 1) if written else decl.name.span
+            raise catalog.source.error(span, message, f"give it another name, as in AS {name.strip('_')}_time")
     root = _named(relation.node, relation.names)
     if decl.stream_op is not None:
         root = ToStream(root, StreamKind(decl.stream_op.kind), decl.stream_op.every_us)

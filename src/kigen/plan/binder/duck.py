@@ -1,6 +1,7 @@
 """DuckDB as the judge of expressions: what type an expression has, how DuckDB names it, or where it is wrong.
 
-Invariant: nothing is evaluated; expressions are bound against empty tables of the columns' types. A binding costs about half a millisecond.
+Invariant: no data is touched; expressions are bound against empty tables of the columns' types, and tried on one row of NULLs. About a
+millisecond each.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ class DuckError(Exception):
     def __init__(self, message: str, start: int | None, length: int) -> None:
         super().__init__(message)
         self.message, self.start, self.length = message, start, length
+
+
+_TRY = "SELECT "
 
 
 class _Judge:
@@ -64,7 +68,9 @@ def describe(sql: str, types: Types) -> Bound:
     """Bind one expression over columns c0, c1, ... of the given types."""
     judge = _judge()
     with judge.lock:
-        return _describe(judge, sql, judge.table(types))
+        bound = _describe(judge, sql, judge.table(types))
+        _try_constants(judge, sql, types)
+        return bound
 
 
 @lru_cache(maxsize=4096)
@@ -91,6 +97,22 @@ def _describe(judge: _Judge, sql: str, source: str) -> Bound:
     if len(rows) != 1:
         raise DuckError("an expression must give one column", None, len(sql))
     return Bound(str(rows[0][0]), str(rows[0][1]))
+
+
+def _try_constants(judge: _Judge, sql: str, types: Types) -> None:
+    """Evaluate over one row of NULLs: a constant that cannot be converted there (`ts > 'nonsense'`) is wrong for every row."""
+    if "'" not in sql:
+        return
+    values = ", ".join(f"NULL::{t.duckdb}" for t in types) or "NULL"
+    names = ", ".join(f"c{i}" for i in range(max(1, len(types))))
+    try:
+        judge.rows(f"{_TRY}{sql} FROM (VALUES ({values})) kigen_nulls({names})")
+    except duckdb.ConversionException as error:
+        found = _duck_error(error, len(_TRY), len(sql))
+        if found.start is not None and not re.search(r"\bc\d+\b", sql[found.start : found.start + found.length]):
+            raise found from error
+    except duckdb.Error:
+        pass  # not about constants alone; the rows will tell
 
 
 def _duck_error(error: duckdb.Error, skip: int, size: int) -> DuckError:

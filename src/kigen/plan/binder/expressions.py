@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from kigen.language.errors import CqlError, near
+from kigen.language.errors import CqlError, CqlErrors, near
 from kigen.language.source import Source, Span, span_of
 from kigen.plan.binder.duck import Bound, DuckError, Types, describe, functions, kigen_type
 from kigen.plan.binder.scope import Scope
@@ -21,6 +21,7 @@ from kigen.plan.types import Type
 
 AGGREGATES: tuple[type[exp.Expr], ...] = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
 _FIVE = ("count", "sum", "avg", "min", "max")
+_SET_RETURNING = {"unnest", "explode", "columns", "generate_subscripts", "regexp_split_to_table"}
 _CLOCKS = {
     "current_timestamp",
     "current_date",
@@ -51,18 +52,25 @@ def resolve(scope: Scope, node: exp.Expr, aliases: Mapping[str, Term] | None = N
     """Names to positions. `aliases` are select items that may be used by name where no column has it."""
     check_scalar(scope.source, node, clause)
     refs: list[Ref] = []
+    errors: list[CqlError] = []
     for column in node.find_all(exp.Column):
-        span = span_of(column)
-        if span is None:
-            raise scope.source.error(place_of(scope.source, node), "this expression cannot be used here")
-        position = scope.find(column, since)
-        if position is not None:
-            refs.append(Ref(span, position))
-        elif aliases and not column.args.get("table") and column.name.lower() in aliases:
-            refs.append(Ref(span, aliases[column.name.lower()]))
-        else:
-            raise scope.unknown(column, tuple(aliases or ()))
+        try:
+            refs.append(_ref(scope, column, aliases or {}, since))
+        except CqlError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0] if len(errors) == 1 else CqlErrors(errors)
     return Term(scope.source, place_of(scope.source, node), tuple(sorted(refs, key=lambda r: r.span)))
+
+
+def _ref(scope: Scope, column: exp.Column, aliases: Mapping[str, Term], since: int) -> Ref:
+    span = place_of(scope.source, column)
+    position = scope.find(column, since)
+    if position is not None:
+        return Ref(span, position)
+    if not column.args.get("table") and column.name.lower() in aliases:
+        return Ref(span, aliases[column.name.lower()])
+    raise scope.unknown(column, tuple(aliases))
 
 
 def check_scalar(source: Source, node: exp.Expr, clause: str, aggregates: bool = False) -> None:
@@ -80,6 +88,8 @@ def check_scalar(source: Source, node: exp.Expr, clause: str, aggregates: bool =
             raise source.error(place_of(source, part), "FILTER is not part of CQL", "write COUNT(CASE WHEN condition THEN 1 END)")
         if isinstance(part, exp.Star) and not isinstance(part.parent, exp.Count):
             raise source.error(place_of(source, part), "* cannot be part of an expression", "name the columns")
+        if isinstance(part, exp.Placeholder | exp.Parameter):
+            raise source.error(place_of(source, part), "parameters are not part of CQL", "write the value")
         if isinstance(part, AGGREGATES) and not aggregates:
             hint = "write the condition in HAVING" if clause == "WHERE" else "compute it in a sub-query in FROM"
             raise source.error(place_of(source, part), f"an aggregate cannot be in {clause}", hint)
@@ -93,6 +103,8 @@ def _check_functions(source: Source, span: Span) -> None:
         name, place = token.text.lower(), (token.start, token.end + 1)
         if token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER):
             continue
+        if name in _SET_RETURNING and after is not None and after.token_type == TokenType.L_PAREN:
+            raise source.error(place, f"{name} gives several rows and cannot be part of an expression", "leave it out")
         called = after is not None and after.token_type == TokenType.L_PAREN
         kinds = known.get(name, frozenset()) if called else frozenset()
         if "volatile" in kinds or (name in _CLOCKS and token.token_type != TokenType.VAR):
@@ -157,6 +169,11 @@ def _readable(source: Source, span: Span, error: DuckError) -> CqlError:
     compare = re.search(r"[Cc]ompare values of type (.+?) and (?:values of )?type (.+?) ", first)
     if compare:
         return source.error(span, f"cannot compare {_ours(compare[1])} with {_ours(compare[2])}", "convert one side with CAST(... AS ...)")
+    kind = re.search(r"Type with name (\S+) does not exist", first)
+    if kind:
+        return source.error(span, f"unknown type {kind[1]}", "write BOOLEAN, BIGINT, DOUBLE, STRING or TIMESTAMP")
+    if "onvert" in first or "field format" in first:
+        return source.error(span, _ours(first), "write a value of that type, as in TIMESTAMP '2024-01-01 00:00:00'")
     return source.error(span, _ours(first), "see the language reference for expressions")
 
 

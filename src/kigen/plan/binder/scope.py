@@ -100,7 +100,11 @@ class Scope:
         span = span_of(table) or (0, 1)
         for entry in self.inputs:
             if entry.called is not None and entry.called.lower() == table.name.lower() and entry.alias:
-                raise self.source.error(span, f"{table.name} is called {entry.alias} here", f"write {entry.alias}.")
+                raise self.source.error(
+                    span,
+                    f"{table.name} is called {entry.alias} here",
+                    f"write {entry.alias}.{table.parent.name if isinstance(table.parent, exp.Column) else '*'}",
+                )
         aliases = [i.alias for i in self.inputs if i.alias]
         raise self.source.error(span, f"{table.name} is not in FROM", suggest(table.name, aliases, "FROM holds"))
 

@@ -46,9 +46,9 @@ def refuse_clauses(catalog: Catalog, node: exp.Expr) -> None:
 
 def _clause_span(catalog: Catalog, node: exp.Expr, name: str, value: object) -> Span:
     source, whole = catalog.source, place_of(catalog.source, node)
-    tokens = [t for t in source.tokens_in(whole) if t.text.upper() == name.split(" inside")[0]]
     inner = place_of(source, value) if isinstance(value, exp.Expr) else (0, 1)
-    before = [t for t in tokens if inner == (0, 1) or t.start <= inner[0]]
+    end = whole[1] if inner == (0, 1) else inner[0] + 1
+    before = [t for t in source.tokens_in((0, end)) if t.text.upper() == name.split(" inside")[0]]
     if before:
         return before[-1].start, before[-1].end + 1
     return inner if inner != (0, 1) else whole
@@ -100,8 +100,15 @@ class SelectBinder:
         try:
             yield
         except CqlError as error:
-            if not any((e.line, e.column, e.message) == (error.line, error.column, error.message) for e in self.errors):
-                self.errors.append(error)
+            self._report(error)
+        except CqlErrors as found:
+            for each in found.errors:
+                self._report(each)
+
+    def _report(self, error: CqlError) -> None:
+        """One error a place: a second one there is mostly a consequence of the first."""
+        if not any((e.line, e.column) == (error.line, error.column) for e in self.errors):
+            self.errors.append(error)
 
     def _stop(self) -> None:
         if self.errors:
@@ -129,7 +136,7 @@ class SelectBinder:
         found: dict[str, Term] = {}
         for item in self.items:
             if item.name and item.node is not None and not item.node.find(*AGGREGATES):
-                with suppress(CqlError):  # the item itself reports it
+                with suppress(CqlError, CqlErrors):  # the item itself reports it
                     found.setdefault(item.name.lower(), resolve(self.scope, item.node, found))
         return found
 
@@ -226,10 +233,10 @@ class SelectBinder:
             return []
         if group.args.get("all"):
             return [i.node for i in self.items if i.node is not None and not i.node.find(*AGGREGATES)]
-        for arg in ("grouping_sets", "cube", "rollup", "totals"):
-            if group.args.get(arg):
+        for arg in (exp.GroupingSets, exp.Cube, exp.Rollup):
+            if group.find(arg):
                 raise self.source.error(
-                    place_of(self.source, group), f"{arg.replace('_', ' ').upper()} is not part of CQL", "write UNION ALL of two queries"
+                    place_of(self.source, group), f"{arg.__name__.upper()} is not part of CQL", "write UNION ALL of two queries"
                 )
         nodes: list[exp.Expr] = group.expressions
         return nodes
@@ -245,6 +252,11 @@ class SelectBinder:
             if item.node is None:
                 raise self.source.error(span, "GROUP BY a number cannot mean a column of *", "write the column's name")
             node = item.node
+        if isinstance(node, exp.Column) and not node.args.get("table") and self.scope.find(node) is None:
+            named = [i for i in self.items if i.name and i.name.lower() == node.name.lower() and i.node is not None]
+            if named and named[0].node is not None and named[0].node.find(*AGGREGATES):
+                hint = "compute it in a sub-query in FROM and group by it outside"
+                raise self.source.error(place_of(self.source, node), f"{node.name} is an aggregate and cannot be grouped by", hint)
         return resolve(self.scope, node, self.aliases, clause="GROUP BY")
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
+from kigen.language.errors import CqlError, CqlErrors
 from kigen.language.source import Source, Span, span_of
-from kigen.plan.binder.catalog import Catalog
+from kigen.plan.binder.catalog import AlreadyReported, Catalog
 from kigen.plan.binder.duck import functions
 from kigen.plan.binder.expressions import place_of, predicate, resolve
 from kigen.plan.binder.scope import Relation, Scope
@@ -80,10 +81,27 @@ class FromBinder:
         self.conjuncts: list[Conjunct] = []
 
     def bind(self, select: exp.Select) -> None:
-        self._table(select.args["from_"].this)
+        """All inputs; errors of several of them are reported together."""
+        errors: list[CqlError] = []
+        broken = False
         group = 0
-        for join in select.args.get("joins") or []:
-            group = self._join(join, group)
+        for node in (select.args["from_"].this, *(select.args.get("joins") or [])):
+            try:
+                if isinstance(node, exp.Join):
+                    group = self._join(node, group)
+                else:
+                    self._table(node)
+            except CqlError as error:
+                errors.append(error)
+            except CqlErrors as found:
+                errors += found.errors
+                broken = True
+            if errors and isinstance(node, exp.Join) and (node.args.get("on") or node.args.get("using")):
+                break  # what its condition lacks may be an input that failed
+        if errors:
+            raise CqlErrors(errors)
+        if broken:
+            raise AlreadyReported
 
     def _table(self, node: exp.Expr) -> None:
         start = len(self.scope.inputs)
