@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from functools import cache
 from random import Random
 
+import duckdb
 import pyarrow as pa
-from oracle.compare import Line, judge, line_difference, lines_of_table
-from oracle.evaluate import ARROW, Oracle
+from oracle.compare import Line, judge, line_difference, lines_of_table, same_names, shown_columns, whole_app
+from oracle.evaluate import ARROW, Oracle, connection
+from oracle.generate import generate
+from oracle.render_cql import app_text
 from oracle.shapes import App, Stream
+from oracle.shrink import shrink
 
 from kigen.lifetimes import StreamInput, TaskRuntime
 from kigen.plan import nodes
+from kigen.plan.binder import bind
 from kigen.plan.tasks import Task, extract_tasks
 
 MODES = ("dt", "nt")
@@ -81,19 +87,49 @@ def run_kernel(app: App, plan: nodes.App, mode: str, rng: Random, style: str) ->
     return found
 
 
-def failures(app: App, plan: nodes.App, oracle: Oracle, seed: int) -> list[str]:
+def failures(app: App, plan: nodes.App, oracle: Oracle) -> list[str]:
     """Everything wrong with the kernel's answers: against the oracle, between cuts, between the methods. Empty is right."""
-    found: list[str] = []
+    found = schema_failures(app, plan)
     first: Outputs | None = None
     for mode in MODES:
-        for style in ("whole", Random(f"{seed} {mode}").choice(("single", "mixed"))):
-            rng = Random(f"{seed} {mode} {style}")
+        for style in ("whole", Random(f"{app.seed} {mode}").choice(("single", "mixed", "mixed"))):
+            rng = Random(f"{app.seed} {mode} {style}")
             outputs = run_kernel(app, plan, mode, rng, style)
             for q in app.queries:
                 report = judge(oracle, q, outputs[q.name])
                 if report:
                     found.append(f"[{mode}, {style}] {report}")
                 elif first is not None and (apart := line_difference(first[q.name], outputs[q.name])):
-                    found.append(f"[{mode}, {style}] seed {seed}, query {q.name}: lines differ from [dt, whole]\n{apart}")
+                    found.append(f"[{mode}, {style}] seed {app.seed}, query {q.name}: lines differ from [dt, whole]\n{apart}")
             first = first if first is not None else outputs
     return found
+
+
+def schema_failures(app: App, plan: nodes.App) -> list[str]:
+    """Names and types of the results as the plan has them."""
+    found = []
+    for q in app.queries:
+        planned = next(p for p in plan.queries if p.name == q.name)
+        names, types = [c.name for c in planned.schema], [c.type.value for c in planned.schema]
+        if types != [c.type for c in q.cols] or not same_names(names, [c.name for c in q.cols]):
+            found.append(f"seed {app.seed}, query {q.name}: columns {names} {types}, required {shown_columns(q.cols)}")
+    return found
+
+
+def judged(seed: int) -> str:
+    """The whole judgement of one seed, from text to lines: empty, or a report with the app made small."""
+    app = generate(seed)
+    found = _failures_of_text(app)
+    if not found:
+        return ""
+    small = shrink(app, lambda smaller: bool(_failures_of_text(smaller)))
+    return "\n".join([*found[:3], "--- made small:", whole_app(small), *_failures_of_text(small)[:1]])
+
+
+def _failures_of_text(app: App) -> list[str]:
+    return failures(app, bind(app_text(app)), Oracle(app, _connection()))
+
+
+@cache
+def _connection() -> duckdb.DuckDBPyConnection:
+    return connection()

@@ -40,8 +40,8 @@ class Queries(Sources):
     # --- bodies ---------------------------------------------------------------------------------------------------
 
     def _body(self, depth: int, noise: bool = False, top: bool = False) -> Drawn:
-        if depth > 0 and self.rng.random() < 0.25:
-            return self._set_op(depth, None)
+        if self.rng.random() < 0.28:
+            return self._set_op(depth, None) if depth > 0 else self._twins(self.rng.choice(SET_OPS))
         return self._select(depth, None, noise, top)
 
     def _set_op(self, depth: int, types: Sequence[str] | None) -> Drawn:
@@ -64,7 +64,9 @@ class Queries(Sources):
         """The same columns of the same stream, or of one like it, in two windows: sides that meet."""
         rng = self.rng
         s = rng.choice(self.streams)
-        kept = rng.sample(range(len(s.cols)), min(len(s.cols), rng.choice((1, 1, 2))))
+        few = [i for i, c in enumerate(s.cols) if c.type in ("BOOLEAN", "STRING") or (c.type == "BIGINT" and c.bits < 10)]
+        places = few if rng.random() < 0.75 else range(len(s.cols))  # few values: rows that are there twice
+        kept = rng.sample(places, min(len(places), rng.choice((1, 1, 2))))
 
         def side() -> Select:
             twin = rng.choice([t for t in self.streams if t.cols == s.cols])

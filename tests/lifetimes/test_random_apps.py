@@ -1,0 +1,12 @@
+"""Random apps without Spark: text, binder and kernel against the oracle, both methods, random cuts into blocks."""
+
+from __future__ import annotations
+
+import pytest
+from oracle.drive import judged
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_random_app(seed: int) -> None:
+    report = judged(seed)
+    assert not report, report
