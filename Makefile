@@ -12,7 +12,7 @@ setup:           ## .venv with the command at .venv/bin/kigen, and Java if there
 	@bash scripts/setup.sh
 
 demo: setup      ## rooms and sensors: several queries, their results, and a picture of lifetimes
-	@$(VENV)/python -m kigen.demo
+	@bash examples/rooms/demo.sh
 
 check: setup     ## lint, types, layers
 	$(VENV)/ruff check src tests

@@ -26,8 +26,7 @@ MAY_IMPORT: dict[str, list[str]] = {
     "engine": [*BELOW_SPARK, "spark", "simulate"],
     "bench": ["engine", "simulate", "spark", *BELOW_SPARK],
     "reproduce": ["engine", "simulate", "spark", *BELOW_SPARK],
-    "demo": ["engine", "cli", "spark", *BELOW_SPARK],
-    "cli": ["engine", "simulate", "spark", "bench", "reproduce", "demo", "dashboard", *BELOW_SPARK],
+    "cli": ["engine", "simulate", "spark", "bench", "reproduce", "dashboard", *BELOW_SPARK],
     "dashboard": ["engine", "spark", *BELOW_SPARK],
 }
 FILES = sorted(p for p in ROOT.rglob("*.py") if p.parent != ROOT)
