@@ -79,7 +79,7 @@ def _window(node: Window) -> str:
         return f"rows {node.size}"
     if node.kind is WindowKind.PARTITION_ROWS:
         return f"partition by {', '.join(node.schema[p].name for p in node.partition)} rows {node.size}"
-    return node.kind.value.lower()
+    return str(node.kind.value).lower()
 
 
 def _join(node: Join) -> str:

@@ -9,10 +9,11 @@ from sqlglot import exp
 
 from kigen.language.errors import CqlError, CqlErrors
 from kigen.plan.binder.catalog import AlreadyReported, Catalog
+from kigen.plan.binder.clauses import refuse_clauses
 from kigen.plan.binder.expressions import place_of
 from kigen.plan.binder.joins import bare
 from kigen.plan.binder.scope import Relation
-from kigen.plan.binder.selects import SelectBinder, refuse_clauses
+from kigen.plan.binder.selects import SelectBinder
 from kigen.plan.nodes import Distinct, Except, Expr, Intersect, Node, Project, UnionAll
 from kigen.plan.types import Type
 

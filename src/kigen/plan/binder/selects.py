@@ -15,43 +15,15 @@ from kigen.language.errors import CqlError, CqlErrors
 from kigen.language.source import Span
 from kigen.plan.binder.aggregates import Grouping
 from kigen.plan.binder.catalog import Catalog
+from kigen.plan.binder.clauses import refuse_clauses
 from kigen.plan.binder.duck import label
 from kigen.plan.binder.expressions import AGGREGATES, check_scalar, place_of, predicate, resolve, typed
 from kigen.plan.binder.joins import Base, bare, filtered, join_inputs
+from kigen.plan.binder.outputs import project, unique
 from kigen.plan.binder.scope import Relation
 from kigen.plan.binder.sources import FromBinder, conjuncts
 from kigen.plan.binder.terms import Term
-from kigen.plan.nodes import Distinct, Expr, Filter, Node, Project
-
-_HINTS = {
-    "with_": ("WITH", "write a sub-query in FROM, or another CREATE QUERY"),
-    "order": ("ORDER BY", "a relation has no order; leave it out"),
-    "limit": ("LIMIT", "bound the window instead, as in s [ROWS n]"),
-    "offset": ("OFFSET", "bound the window instead, as in s [ROWS n]"),
-    "qualify": ("QUALIFY", "use a sub-query with WHERE"),
-    "windows": ("WINDOW", "use a window on the stream, as in s [ROWS n]"),
-    "laterals": ("LATERAL", "join with a sub-query in FROM"),
-    "sample": ("SAMPLE", "leave it out"),
-    "into": ("INTO inside a query", "write INTO connector (...) after the query"),
-}
-
-
-def refuse_clauses(catalog: Catalog, node: exp.Expr) -> None:
-    """ORDER BY, LIMIT and the like, which sqlglot parses and CQL has not."""
-    for arg, (name, hint) in _HINTS.items():
-        value = node.args.get(arg)
-        if value:
-            raise catalog.source.error(_clause_span(catalog, node, name, value), f"{name} is not part of CQL", hint)
-
-
-def _clause_span(catalog: Catalog, node: exp.Expr, name: str, value: object) -> Span:
-    source, whole = catalog.source, place_of(catalog.source, node)
-    inner = place_of(source, value) if isinstance(value, exp.Expr) else (0, 1)
-    end = whole[1] if inner == (0, 1) else inner[0] + 1
-    before = [t for t in source.tokens_in((0, end)) if t.text.upper() == name.split(" inside")[0]]
-    if before:
-        return before[-1].start, before[-1].end + 1
-    return inner if inner != (0, 1) else whole
+from kigen.plan.nodes import Distinct, Expr, Filter, Node
 
 
 @dataclass
@@ -258,24 +230,3 @@ class SelectBinder:
                 hint = "compute it in a sub-query in FROM and group by it outside"
                 raise self.source.error(place_of(self.source, node), f"{node.name} is an aggregate and cannot be grouped by", hint)
         return resolve(self.scope, node, self.aliases, clause="GROUP BY")
-
-
-def project(node: Node, exprs: list[Expr], names: tuple[str, ...]) -> Node:
-    """The select list as a node; left out where it changes nothing but names."""
-    if len(exprs) == len(node.schema) and all(e.column == i for i, e in enumerate(exprs)):
-        return node
-    return Project(node, tuple(exprs), names)
-
-
-def unique(names: list[str]) -> tuple[str, ...]:
-    """Later duplicates become name_1, name_2, ... as in a table DuckDB creates."""
-    taken: set[str] = set()
-    result: list[str] = []
-    for name in names:
-        new, count = name, 0
-        while new.lower() in taken:
-            count += 1
-            new = f"{name}_{count}"
-        taken.add(new.lower())
-        result.append(new)
-    return tuple(result)
