@@ -16,10 +16,12 @@ from kigen.plan.nodes import Connector
 
 FILES = ("csv", "parquet", "jsonl")
 SOURCES = (*FILES, "synthetic")
-SINKS = (*FILES, "console")
+SINKS = ("csv", "parquet", "console")
 _ALIASES = {"json": "jsonl"}
 
-_DURATION = re.compile(r"\s*\d+(\.\d+)?\s*(us|ms|s|min|h|microseconds?|milliseconds?|seconds?|minutes?|hours?)\s*", re.IGNORECASE)
+_DURATION = re.compile(
+    r"(?!\s*[0.]+\s*[a-z])\s*\d+(\.\d+)?\s*(us|ms|s|sec|m|min|h|microseconds?|milliseconds?|seconds?|minutes?|hours?)\s*", re.IGNORECASE
+)
 _NUMBER = r"\s*-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?\s*"
 _GENERATOR = re.compile(
     rf"\s*(?:normal\({_NUMBER},{_NUMBER}\)|uniform\({_NUMBER},{_NUMBER}\)|zipf\({_NUMBER},{_NUMBER}\)|sequence(?:\(\s*\))?|choice\([^()]+\))\s*",
@@ -30,33 +32,43 @@ _INSTANT = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]
 
 @dataclass(frozen=True)
 class _Kind:
-    """What an option's value must be; `wanted` completes "needs ..."."""
+    """What an option's value must be; `wanted` completes "needs ...", `example` is one as written."""
 
     wanted: str
     accepts: Callable[[object], bool]
+    example: str
 
 
-_TEXT = _Kind("a text in 'quotes'", lambda v: isinstance(v, str) and bool(v.strip()))
-_POSITIVE = _Kind("a number above 0", lambda v: isinstance(v, int | float) and not isinstance(v, bool) and v > 0)
-_WHOLE = _Kind("a whole number", lambda v: isinstance(v, int) and not isinstance(v, bool))
-_TIME = _Kind("a duration such as '60 s', '500 ms' or '2 min'", lambda v: isinstance(v, str) and bool(_DURATION.fullmatch(v)))
-_ARRIVALS = _Kind("'constant', 'poisson' or 'bursty'", lambda v: isinstance(v, str) and v.lower() in ("constant", "poisson", "bursty"))
-_START = _Kind("a timestamp such as '2024-01-01T00:00:00Z'", lambda v: isinstance(v, str) and bool(_INSTANT.fullmatch(v)))
-_VALUES = _Kind(
-    "a generator: 'normal(20, 5)', 'uniform(0, 100)', 'sequence', 'choice(a, b, c)' or 'zipf(1.2, 1000)'",
-    lambda v: isinstance(v, str) and bool(_GENERATOR.fullmatch(v)),
-)
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+def _whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _like(pattern: re.Pattern[str]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+_TIME = _Kind("a duration such as '60 s', '500 ms' or '2 min'", _like(_DURATION), "'60 s'")
+_ARRIVALS = _Kind("'constant', 'poisson' or 'bursty'", lambda v: v in ("constant", "poisson", "bursty"), "'poisson'")
+_GENERATORS = "'normal(20, 5)', 'uniform(0, 100)', 'sequence', 'choice(a, b, c)' or 'zipf(1.2, 1000)'"
+_VALUES = _Kind(f"a generator: {_GENERATORS}", _like(_GENERATOR), "'uniform(0, 100)'")
+_PATH = _Kind("a text in 'quotes'", lambda v: isinstance(v, str) and bool(v.strip()), "'data/file'")
 
 _SYNTHETIC = {
-    "rate": _POSITIVE,
+    "rate": _Kind("a number above 0", _number, "100"),
     "arrivals": _ARRIVALS,
-    "seed": _WHOLE,
+    "seed": _Kind("a whole number, 0 or more", lambda v: _whole(v, 0), "7"),
     "duration": _TIME,
-    "burst": _POSITIVE,
+    "rows": _Kind("a whole number above 0", lambda v: _whole(v, 1), "1000"),
+    "burst": _Kind("a number above 0", _number, "4"),
     "every": _TIME,
     "lasting": _TIME,
-    "start": _START,
+    "start": _Kind("a timestamp such as '2024-01-01T00:00:00Z'", _like(_INSTANT), "'2024-01-01T00:00:00Z'"),
 }
+_REQUIRED = {**dict.fromkeys(FILES, "path"), "synthetic": "rate"}
 
 
 def bind_connector(source: Source, decl: ConnectorDecl, known: tuple[str, ...], columns: tuple[str, ...] = ()) -> Connector:
@@ -75,8 +87,10 @@ def bind_connector(source: Source, decl: ConnectorDecl, known: tuple[str, ...], 
         error = _check(source, name, option, kinds, options)
         if error is not None:
             errors.append(error)
-    if name in FILES and "path" not in options and not errors:
-        errors.append(source.error(decl.name.span, f"connector {name} needs option path", f"write {name} (path = 'data/file.{name}')"))
+    required = _REQUIRED.get(name)
+    if required is not None and required not in options and not errors:
+        example = f"{name} ({required} = {kinds[required][1].example})"
+        errors.append(source.error(decl.name.span, f"connector {name} needs option {required}", f"write {example}"))
     if errors:
         raise CqlErrors(errors)
     return Connector(name, tuple(options.items()))
@@ -85,7 +99,7 @@ def bind_connector(source: Source, decl: ConnectorDecl, known: tuple[str, ...], 
 def _options(name: str, columns: tuple[str, ...]) -> dict[str, tuple[str, _Kind]]:
     """Option by its lower-case name: how it is spelt, and what it takes."""
     if name in FILES:
-        return {"path": ("path", _TEXT)}
+        return {"path": ("path", _PATH)}
     if name == "console":
         return {}
     kinds = {column.lower(): (column, _VALUES) for column in columns}
@@ -105,11 +119,6 @@ def _check(source: Source, name: str, option: OptionDecl, kinds: dict[str, tuple
     if key in found:
         return source.error(option.key.span, f"option {key} is given twice", "keep one of them")
     if not kind.accepts(option.value):
-        return source.error(option.span, f"option {key} needs {kind.wanted}", f"write {key} = {_example(kind)}")
+        return source.error(option.span, f"option {key} needs {kind.wanted}", f"write {key} = {kind.example}")
     found[key] = option.value
     return None
-
-
-def _example(kind: _Kind) -> str:
-    examples = {id(_TEXT): "'...'", id(_POSITIVE): "100", id(_WHOLE): "7", id(_TIME): "'60 s'", id(_ARRIVALS): "'poisson'"}
-    return examples.get(id(kind), "'2024-01-01T00:00:00Z'" if kind is _START else "'uniform(0, 100)'")
