@@ -222,6 +222,16 @@ def test_positions_are_json_and_hints_are_right(tmp_path: Path, make_stream: Any
     assert not source.live
 
 
+@pytest.mark.parametrize("odd", ['5" pipe', '"a\n,""b"""', '"' + "long " * 500_000 + '"'])
+def test_ranges_of_many_blocks(tmp_path: Path, make_stream: Any, read_all: Any, odd: str) -> None:
+    lines = [f"1970-01-01T00:00:00.{i:06d}Z,{i},{odd if i % 997 == 0 and (i < 1000 or len(odd) < 100) else i}" for i in range(100_000)]
+    (tmp_path / "in.csv").write_text("ts,n,a\n" + "\n".join(lines))
+    stream = make_stream("csv", "ts TIMESTAMP, n BIGINT, a STRING", path="in.csv")
+    whole = read_all(open_source(stream, str(tmp_path), True, None)).table
+    assert whole["_ts"].to_pylist() == whole["c1"].to_pylist() == list(range(100_000))
+    assert whole.equals(read_all(open_source(stream, str(tmp_path), True, None), [1, 5000, 777, 20_000]).table)
+
+
 def test_a_shortened_file_is_noticed(tmp_path: Path, make_stream: Any) -> None:
     (tmp_path / "in.csv").write_text("ts\n1970-01-01T00:00:00Z\n1970-01-01T00:00:00Z\n")
     source = open_source(make_stream("csv", "ts TIMESTAMP", path="in.csv"), str(tmp_path), True, None)

@@ -59,7 +59,10 @@ class CsvSource(TextSource):
 
     def record_ts_us(self, name: str, record: bytes) -> int | None:
         place = self.header(name).places[self.timestamp]
-        fields = next(csv.reader(io.StringIO(record.decode("utf-8", "replace"), newline="")), [])
+        try:
+            fields = next(csv.reader(io.StringIO(record.decode("utf-8", "replace"), newline="")), [])
+        except csv.Error:  # a very long field: there will be another record to take the hint from
+            return None
         return iso_us(fields[place]) if place < len(fields) else None
 
     def parse(self, span: Span) -> Rows:

@@ -24,7 +24,7 @@ def record_ends(data: bytes) -> Offsets:
     quotes = _quotes(data, octets)
     if quotes is None:
         ends, _ = _scan(data)
-        return ends[octets[ends - 1] == _NEWLINE]
+        return np.asarray(ends[octets[ends - 1] == _NEWLINE], np.int64)
     return newlines[_outside(newlines, quotes)] + 1
 
 
