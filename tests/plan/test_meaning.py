@@ -55,7 +55,8 @@ QUERIES = [
     "SELECT a, B, a + 1, a * 2 - b AS k, -a, a // 2, a % 3, a / 2, b ** 2 FROM s [ROWS 5]",
     "SELECT upper(c), length(c), c || 'x', substr(c, 1, 1), c LIKE 'p%', c IN ('p', 'q'), NOT d FROM s [NOW] AS z",
     "SELECT 1, 1.5, 'x', NULL, TRUE, a IS NULL, a IS NOT NULL, a BETWEEN 1 AND 2, a NOT IN (1, 2) FROM s [NOW] z",
-    "SELECT CASE WHEN a > 1 THEN 'big' WHEN a < 0 THEN 'neg' ELSE c END AS size, COALESCE(a, 0), CAST(a AS DOUBLE), a::VARCHAR FROM s [ROWS 1]",
+    "SELECT CASE WHEN a > 1 THEN 'big' WHEN a < 0 THEN 'neg' ELSE c END AS size, COALESCE(a, 0), "
+    "CAST(a AS DOUBLE), a::VARCHAR FROM s [ROWS 1]",
     "SELECT date_trunc('hour', ts), extract(year FROM ts), ts + INTERVAL 1 SECOND, epoch_us(ts), CAST(ts AS DATE) AS day FROM s [NOW]",
     "SELECT a FROM s [ROWS 5] WHERE a > 1 AND (b > 0 OR c = 'q') AND NOT coalesce(d, FALSE)",
     "SELECT a + 1 AS n, n * 2 AS m FROM s [ROWS 5] WHERE n > 1 AND m < 100",
@@ -91,7 +92,8 @@ QUERIES = [
     "SELECT c, a FROM s [ROWS 5] GROUP BY ALL",
     "SELECT x * 2 AS dbl, SUM(dbl) OVERALL FROM u [ROWS 1] GROUP BY x",
     "SELECT t.C, COUNT(*), SUM(s.b) FROM s [ROWS 5], t [ROWS 5] WHERE s.a = t.a GROUP BY t.C",
-    "SELECT SUM(1), COUNT(TRUE), SUM(a * 1.5), AVG(a + b), SUM(CASE WHEN a > 1 THEN 1 ELSE 0 END), COUNT(CASE WHEN d THEN 1 END) FROM s [ROWS 5]",
+    "SELECT SUM(1), COUNT(TRUE), SUM(a * 1.5), AVG(a + b), SUM(CASE WHEN a > 1 THEN 1 ELSE 0 END), "
+    "COUNT(CASE WHEN d THEN 1 END) FROM s [ROWS 5]",
     "SELECT MIN(CAST(ts AS DATE)), MAX(a // 2), AVG(1) FROM s [ROWS 5]",
     "SELECT SUM(a) / COUNT(a), SUM(a) // 2, SUM(a) % 4, SUM(a) + 0.5 FROM s [ROWS 5]",
     "SELECT DISTINCT c, a FROM s [ROWS 5]",
@@ -119,8 +121,10 @@ QUERIES = [
     "SELECT greatest(a, 1), least(b, 2.0), abs(a), round(b, 1), floor(b), ceil(b), sqrt(abs(b)), sign(a), power(2, 3) FROM s [ROWS 2]",
     "SELECT concat(c, 'x', a), replace(c, 'p', 'P'), trim(c), lpad(c, 3, '-'), left(c, 1), strpos(c, 'p'), nullif(c, 'p') FROM s [ROWS 2]",
     "SELECT a FROM s [ROWS 5] WHERE a = 2 OR a = 1 AND b > 100",
-    "SELECT NOT a = 2, a = 2 IS NULL, - a ** 2, a + 1 = 3 AND d, a & 1, a | 4, abs(a) << 1, a <> 2, a != 2, a IS DISTINCT FROM 2 FROM s [ROWS 5]",
-    "SELECT if(a > 1, 'x', 'y'), ifnull(a, 5), c ILIKE 'P', c SIMILAR TO 'p|q', regexp_matches(c, '[0-9]+'), TRY_CAST(c AS BIGINT) FROM s [ROWS 1]",
+    "SELECT NOT a = 2, a = 2 IS NULL, - a ** 2, a + 1 = 3 AND d, a & 1, a | 4, abs(a) << 1, a <> 2, a != 2, "
+    "a IS DISTINCT FROM 2 FROM s [ROWS 5]",
+    "SELECT if(a > 1, 'x', 'y'), ifnull(a, 5), c ILIKE 'P', c SIMILAR TO 'p|q', regexp_matches(c, '[0-9]+'), "
+    "TRY_CAST(c AS BIGINT) FROM s [ROWS 1]",
     "SELECT a FROM s [ROWS 5] WHERE a",
     "SELECT c FROM s [ROWS 5] WHERE c > 'o' AND length(c) < 2 AND c NOT LIKE '%q'",
 ]

@@ -20,9 +20,17 @@ from kigen.plan.nodes import Expr
 from kigen.plan.types import Type
 
 AGGREGATES: tuple[type[exp.Expr], ...] = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
+_WORDS = {
+    **dict.fromkeys(("INTEGER_LITERAL", "INT64", "INT32"), "BIGINT"),
+    **dict.fromkeys(("STRING_LITERAL", "VARCHAR"), "STRING"),
+    "BOOL": "BOOLEAN",
+}
 _FIVE = ("count", "sum", "avg", "min", "max")
 _SET_RETURNING = {"unnest", "explode", "columns", "generate_subscripts", "regexp_split_to_table"}
 _CLOCKS = {
+    "now",
+    "today",
+    "transaction_timestamp",
     "current_timestamp",
     "current_date",
     "current_time",
@@ -91,7 +99,8 @@ def check_scalar(source: Source, node: exp.Expr, clause: str, aggregates: bool =
         if isinstance(part, exp.Placeholder | exp.Parameter):
             raise source.error(place_of(source, part), "parameters are not part of CQL", "write the value")
         if isinstance(part, AGGREGATES) and not aggregates:
-            hint = "write the condition in HAVING" if clause == "WHERE" else "compute it in a sub-query in FROM"
+            hints = {"WHERE": "write the condition in HAVING", "SHED": "write an expression over the stream's columns"}
+            hint = hints.get(clause, "compute it in a sub-query in FROM")
             raise source.error(place_of(source, part), f"an aggregate cannot be in {clause}", hint)
     _check_functions(source, place_of(source, node))
 
@@ -107,10 +116,9 @@ def _check_functions(source: Source, span: Span) -> None:
             raise source.error(place, f"{name} gives several rows and cannot be part of an expression", "leave it out")
         called = after is not None and after.token_type == TokenType.L_PAREN
         kinds = known.get(name, frozenset()) if called else frozenset()
-        if "volatile" in kinds or (name in _CLOCKS and token.token_type != TokenType.VAR):
-            raise source.error(
-                place, f"{name} gives another value each time and cannot be in a continuous query", "use the stream's timestamp column"
-            )
+        if "volatile" in kinds or (name in _CLOCKS and token.token_type not in (TokenType.VAR, TokenType.IDENTIFIER)):
+            hint = "use the stream's timestamp column" if name in _CLOCKS else "use a column of the stream"
+            raise source.error(place, f"{name} gives another value each time and cannot be in a continuous query", hint)
         if "aggregate" in kinds and name not in _FIVE and not kinds & {"scalar", "macro"}:
             raise source.error(place, f"{name} is not an aggregate of CQL", "write COUNT, SUM, AVG, MIN or MAX")
 
@@ -172,12 +180,17 @@ def _readable(source: Source, span: Span, error: DuckError) -> CqlError:
     kind = re.search(r"Type with name (\S+) does not exist", first)
     if kind:
         return source.error(span, f"unknown type {kind[1]}", "write BOOLEAN, BIGINT, DOUBLE, STRING or TIMESTAMP")
-    if "onvert" in first or "field format" in first:
-        return source.error(span, _ours(first), "write a value of that type, as in TIMESTAMP '2024-01-01 00:00:00'")
+    constant = re.search(r"Could not convert string '(.*)' to (\w+)", first)
+    if constant:
+        wanted = _ours(constant[2])
+        return source.error(span, f"'{constant[1]}' is not a {wanted}", f"write a {wanted}, or compare with a STRING")
+    if "field format" in first:
+        return source.error(span, first.split(", expected")[0], "write a time such as TIMESTAMP '2024-01-01 00:00:00'")
     return source.error(span, _ours(first), "see the language reference for expressions")
 
 
 def _ours(text: str) -> str:
     """DuckDB's words for types in CQL's."""
-    text = re.sub(r"\bINTEGER_LITERAL\b", "BIGINT", text)
-    return re.sub(r"\bVARCHAR\b", "STRING", re.sub(r"\bSTRING_LITERAL\b", "STRING", text))
+    for theirs, ours in _WORDS.items():
+        text = re.sub(rf"\b{theirs}\b", ours, text)
+    return text
