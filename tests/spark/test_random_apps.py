@@ -1,0 +1,38 @@
+"""Random apps through Spark, from csv files to csv files: 40 seeds, packed into a few apps, one session, both methods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from oracle.compare import judge, line_difference, lines_of_csv, whole_app
+from oracle.evaluate import Oracle
+from oracle.generate import generate
+from oracle.pack import pack
+from oracle.render_cql import write_app
+
+kigen_engine = pytest.importorskip("kigen.engine")
+PACKED = 8
+FIRST = 10_000
+ROWS_A_BATCH = {"dt": 23, "nt": 60}  # different cuts, too
+
+
+@pytest.fixture(scope="module")
+def random_engine() -> Any:
+    return kigen_engine.Engine()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("first", range(FIRST, FIRST + 40, PACKED))
+def test_random_apps_through_spark(random_engine: Any, tmp_path: Path, first: int) -> None:
+    app = pack([generate(seed) for seed in range(first, first + PACKED)])
+    path = write_app(app, tmp_path / "app")
+    for mode, rows in ROWS_A_BATCH.items():
+        random_engine.run(str(path), drain=True, output=str(tmp_path / mode), lifetime=mode, batch_rows=rows)
+    oracle = Oracle(app)
+    found = []
+    for q in app.queries:
+        direct, negative = (lines_of_csv(tmp_path / mode / f"{q.name}.csv", q) for mode in ROWS_A_BATCH)
+        found += [report for report in (judge(oracle, q, direct), judge(oracle, q, negative), line_difference(direct, negative)) if report]
+    assert not found, "\n".join([*found[:5], whole_app(app)])
