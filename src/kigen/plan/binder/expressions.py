@@ -68,6 +68,8 @@ def resolve(scope: Scope, node: exp.Expr, aliases: Mapping[str, Term] | None = N
             errors.append(error)
     if errors:
         raise errors[0] if len(errors) == 1 else CqlErrors(errors)
+    if isinstance(node, exp.Column) and isinstance(refs[0].target, Term):
+        return refs[0].target  # an alias alone is what it stands for, so that plans do not depend on it
     return Term(scope.source, place_of(scope.source, node), tuple(sorted(refs, key=lambda r: r.span)))
 
 

@@ -1,0 +1,7 @@
+CREATE STREAM s (k STRING, a BIGINT, b DOUBLE, ok BOOLEAN, ts TIMESTAMP) FROM synthetic (rate = 1);
+CREATE QUERY plain AS SELECT k, COUNT(*), SUM(a) AS total FROM s [ROWS 9] GROUP BY k;
+CREATE QUERY again AS SELECT SUM(a) + COUNT(*) AS mixed, k FROM s [ROWS 9] GROUP BY k HAVING mixed > 3;
+CREATE QUERY computed AS SELECT a % 2 AS odd, AVG(a * b) FROM s [ROWS 9] GROUP BY odd;
+CREATE QUERY whole AS SELECT SUM(ok) AS good, MIN(ts) FROM s [ROWS 9] WHERE a > 0;
+CREATE QUERY joined AS SELECT COUNT(*) AS n FROM s [ROWS 9] AS l, (SELECT k FROM s [NOW]) AS r WHERE l.k = r.k;
+CREATE QUERY days AS SELECT date_trunc('day', ts) AS day, COUNT(DISTINCT_) AS n FROM (SELECT ts, a AS DISTINCT_ FROM s [NOW]) GROUP BY 1;

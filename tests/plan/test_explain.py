@@ -1,0 +1,88 @@
+"""`explain` against golden files: an app (`golden/NAME.sql`) and the plan it must give (`golden/NAME.txt`).
+
+`KIGEN_GOLDEN=write` writes the files anew; look at the difference before you commit it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from kigen.plan import bind, load_app
+from kigen.plan.explain import explain, shared_marks
+from kigen.plan.nodes import App, Scan, Window
+from kigen.plan.tasks import extract_tasks
+
+GOLDEN = Path(__file__).with_name("golden")
+APPS = sorted(GOLDEN.glob("*.sql"))
+
+
+@pytest.mark.parametrize("path", APPS, ids=lambda p: p.stem)
+def test_text_is_the_golden_one(path: Path) -> None:
+    text = explain(load_app(path))
+    expected = path.with_suffix(".txt")
+    if os.environ.get("KIGEN_GOLDEN") == "write":
+        expected.write_text(text, encoding="utf-8")
+    assert text == expected.read_text(encoding="utf-8")
+
+
+@pytest.fixture(params=APPS, ids=lambda p: p.stem)
+def app(request: pytest.FixtureRequest) -> App:
+    return load_app(request.param)
+
+
+def test_json_names_every_query_task_and_node(app: App) -> None:
+    told = json.loads(explain(app, "json"))
+    assert [q["name"] for q in told["queries"]] == [q.name for q in app.queries]
+    assert [t["queries"] for t in told["tasks"]] == [[q.name for q in t.queries] for t in extract_tasks(app)]
+    ids = {n["id"] for n in told["nodes"]}
+    assert len(ids) == len(told["nodes"]) == len({n for q in app.queries for n in q.root.walk()})
+    assert all(i in ids for n in told["nodes"] for i in n["inputs"])
+
+
+def test_mermaid_declares_what_it_draws(app: App) -> None:
+    lines = explain(app, "mermaid").splitlines()
+    assert lines[0] == "flowchart TD"
+    declared = {m[1] for line in lines if (m := re.match(r"\s+(\w+)[\[(]", line))}
+    arrows = [m.groups() for line in lines if (m := re.match(r"\s+(\w+) --> (\w+)$", line))]
+    assert arrows
+    assert {name for arrow in arrows for name in arrow} <= declared
+    assert sum(line.strip() == "end" for line in lines) == len(extract_tasks(app))
+
+
+def test_a_format_that_is_none_says_which_there_are(app: App) -> None:
+    with pytest.raises(ValueError, match="text, json, mermaid; got 'xml'"):
+        explain(app, "xml")
+
+
+STREAM = "CREATE STREAM s (a BIGINT, b DOUBLE) FROM synthetic (rate = 1);"
+
+
+def test_queries_that_differ_in_spelling_only_are_one_plan() -> None:
+    app = bind(
+        f"""{STREAM}
+        CREATE QUERY p AS SELECT a + 1 AS n, b FROM s [RANGE 1 MINUTES] WHERE b > 2 /* yes */;
+        CREATE QUERY q AS select z.A+1 as m, z.b as c from S [RANGE 60 SECONDS] as z where z.b>2;"""
+    )
+    p, q = app.queries
+    assert p.root == q.root
+    assert hash(p.root) == hash(q.root)
+    assert ([c.name for c in p.schema], [c.name for c in q.schema]) == (["n", "b"], ["m", "c"])
+    assert len(extract_tasks(app)) == 1
+
+
+def test_different_conditions_share_the_window_only() -> None:
+    app = bind(f"{STREAM} CREATE QUERY p AS SELECT a FROM s [ROWS 5] WHERE b > 2; CREATE QUERY q AS SELECT a FROM s [ROWS 5] WHERE b > 3;")
+    assert [type(n) for n in shared_marks(app)] == [Window]
+    assert [t.queries for t in extract_tasks(app)] == [app.queries]
+
+
+def test_reading_one_stream_is_not_sharing() -> None:
+    app = bind(f"{STREAM} CREATE QUERY p AS SELECT a FROM s [ROWS 5]; CREATE QUERY q AS SELECT a FROM s [ROWS 6];")
+    assert shared_marks(app) == {}
+    assert len(extract_tasks(app)) == 2
+    assert all(isinstance(n, Scan | Window) for q in app.queries for n in q.root.children)
