@@ -44,6 +44,7 @@ class _Judge:
         self.connection = duckdb.connect(":memory:")
         self.connection.execute("SET errors_as_json = true")
         self.connection.execute("SET enable_external_access = false")
+        self.connection.execute("SET threads = 1")
         self.tables: dict[Types, str] = {}
 
     def table(self, types: Types) -> str:
@@ -93,7 +94,7 @@ def _describe(judge: _Judge, sql: str, source: str) -> Bound:
     try:
         rows = judge.rows(f"{prefix}{sql} FROM {source}")
     except duckdb.Error as error:
-        raise _duck_error(error, len(prefix), len(sql)) from error
+        raise _duck_error(error, prefix, sql) from error
     if len(rows) != 1:
         raise DuckError("an expression must give one column", None, len(sql))
     return Bound(str(rows[0][0]), str(rows[0][1]))
@@ -108,25 +109,28 @@ def _try_constants(judge: _Judge, sql: str, types: Types) -> None:
     try:
         judge.rows(f"{_TRY}{sql} FROM (VALUES ({values})) kigen_nulls({names})")
     except duckdb.ConversionException as error:
-        found = _duck_error(error, len(_TRY), len(sql))
+        found = _duck_error(error, _TRY, sql)
         if found.start is not None and not re.search(r"\bc\d+\b", sql[found.start : found.start + found.length]):
             raise found from error
     except duckdb.Error:
         pass  # not about constants alone; the rows will tell
 
 
-def _duck_error(error: duckdb.Error, skip: int, size: int) -> DuckError:
+def _duck_error(error: duckdb.Error, prefix: str, sql: str) -> DuckError:
+    """DuckDB's places count bytes of the whole statement; ours count characters of the expression."""
     text = str(error)
     try:
         data = json.loads(text[text.index("{") :])
     except ValueError:
-        return DuckError(text.split("\n", 1)[0], None, size)
+        return DuckError(text.split("\n", 1)[0], None, len(sql))
     message = str(data.get("exception_message", text))
     place = re.match(r"\[(\d+),\s*(\d+)\]", str(data.get("location", "")))
     if place is None:
-        return DuckError(message, None, size)
-    start = int(place[1]) - skip
-    return DuckError(message, start if 0 <= start < size else None, int(place[2]))
+        return DuckError(message, None, len(sql))
+    encoded, first, length = (prefix + sql).encode(), int(place[1]), int(place[2])
+    start = len(encoded[:first].decode(errors="ignore")) - len(prefix)
+    width = len(encoded[first : first + length].decode(errors="ignore"))
+    return DuckError(message, start if 0 <= start < len(sql) else None, width)
 
 
 def _quote(name: str) -> str:
