@@ -10,7 +10,7 @@ from kigen.engine.result import RunResult
 from kigen.engine.run import Run
 from kigen.plan import load_app
 from kigen.plan.nodes import App
-from kigen.spark import start_session
+from kigen.spark.session import start_session
 
 
 class Engine:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from kigen.spark import BATCH_ROWS
+from kigen.spark.spec import BATCH_ROWS
 
 LIFETIMES = ("dt", "nt")
 POLICIES = ("all",)

@@ -10,8 +10,8 @@ from typing import Any
 
 from kigen.engine.options import RunOptions
 from kigen.plan.nodes import App
-from kigen.spark import results_frame
 from kigen.spark.metrics import Metrics
+from kigen.spark.results import results_frame
 
 Report = dict[str, Any]
 

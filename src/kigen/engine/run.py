@@ -20,7 +20,11 @@ from kigen.engine.owner import Owner
 from kigen.engine.result import Progress, RunResult, report_of
 from kigen.lifetimes import EvaluationError
 from kigen.plan.nodes import App, Connector
-from kigen.spark import BatchSink, Outputs, Pipeline, RunSpec, first_line, jvm_pid, log_path, results_sink
+from kigen.spark.pipeline import Pipeline
+from kigen.spark.results import results_sink
+from kigen.spark.session import first_line, jvm_pid, log_path
+from kigen.spark.sink import BatchSink, Outputs
+from kigen.spark.spec import RunSpec
 
 _POLL_S = 0.02
 

@@ -29,6 +29,7 @@ _SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.maxResultSize": "0",
     "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": "kigen.spark.daemon",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",  # rows are few and large: generating code costs more than it saves
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -38,6 +39,8 @@ _SETTINGS = {
     "spark.sql.streaming.numRecentProgressUpdates": "5",
     "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "kigen-warehouse"),
 }
+# The JVM passes references on and does little else: compiling it well costs more than it will ever save, at the start most of all.
+_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
@@ -57,7 +60,11 @@ def start_session(master: str | None = None, name: str = "kigen") -> SparkSessio
                 "spark.hadoop.fs.file.impl": CLASS_NAME,
                 "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
             }
-        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
+        }
     else:
         # Workers on other machines share neither our environment nor our sockets.
         settings["spark.python.unix.domain.socket.enabled"] = "false"

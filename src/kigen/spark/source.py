@@ -1,28 +1,16 @@
-"""The Python data source of a run: its reader lives in a process of its own on the driver and does admission (kigen.spark.admission).
+"""The Python data source of a run, by which Spark finds the reader (kigen.spark.reader).
 
-A row is (task, bucket, seq, payload): one for each task that the batch concerns, the payload a JSON list of references to its input.
-No tuple passes here; workers read the ranges themselves (docs/decisions/002).
+Spark unpickles this class in several processes before the first batch, most of which ask for its name and schema only: so the
+module imports next to nothing.
 """
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Iterator
-from typing import Any
-
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
-from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
-
-from kigen.spark.admission import Clock, Offset, initial_offset, next_offset, ranges_between
-from kigen.spark.scratch import Scratch
-from kigen.spark.spec import RunSpec
 
 FORMAT_NAME = "kigen"
 SCHEMA = "task string, bucket int, seq long, payload string"
-
-Row = tuple[str, int, int, str]
 
 
 class KigenSource(DataSource):  # type: ignore[misc]  # pyspark counts as untyped
@@ -34,39 +22,7 @@ class KigenSource(DataSource):  # type: ignore[misc]  # pyspark counts as untype
         return SCHEMA
 
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: N802 - Spark's name
+        from kigen.spark.reader import AdmissionReader
+        from kigen.spark.spec import RunSpec
+
         return AdmissionReader(RunSpec.decode(self.options["spec"]))
-
-
-class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Executors construct it too, to replay a batch after a restart: no side effects before the first call."""
-
-    def __init__(self, spec: RunSpec) -> None:
-        self._spec = spec
-        self._sources = spec.sources()
-        self._lateness_us = {stream.name: stream.lateness_us for stream in spec.app.streams}
-        self._scratch = Scratch(spec.scratch)
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Nothing to fix: a finite log says itself where it ends."""
-
-    def initialOffset(self) -> Offset:  # noqa: N802
-        with self._scratch.telling_errors():
-            return initial_offset(self._sources)
-
-    def read(self, start: Offset) -> tuple[Iterator[Row], Offset]:
-        with self._scratch.telling_errors():
-            clock = Clock(time.time_ns() // 1000, self._scratch.next_event_us(), self._lateness_us, self._scratch.closing)
-            end = next_offset(self._sources, start, self._spec.batch_rows, clock)
-            return self.readBetweenOffsets(start, end), end
-
-    def readBetweenOffsets(self, start: Offset, end: Offset) -> Iterator[Row]:  # noqa: N802
-        return iter(list(_rows(self._spec, start, end)))  # a list's iterator: Spark copies it
-
-
-def _rows(spec: RunSpec, start: Offset, end: Offset) -> Iterator[Row]:
-    pieces = [piece.to_json() for piece in ranges_between(start, end)]
-    for task in spec.tasks:
-        mine = [piece for piece in pieces if piece["stream"] in task.streams]
-        if mine:
-            payload: dict[str, Any] = {"admitted_us": end["admitted_us"], "ranges": mine}
-            yield task.name, 0, end["seq"], json.dumps(payload)

@@ -1,0 +1,121 @@
+"""The command `kigen`. Thin: arguments in, exit code out (0 done, 1 the run failed, 2 the app file or the arguments are wrong).
+
+Spark is imported by the commands that need it only: `kigen check` answers at once.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kigen.cli.exits import exit_codes
+
+EXAMPLE = """
+An app file declares streams and queries:\n
+\b
+  CREATE STREAM readings (room STRING, temp DOUBLE, ts TIMESTAMP) TIMESTAMP BY ts
+    FROM csv (path = 'readings.csv');
+  CREATE QUERY hot DEADLINE 2 SECONDS AS
+    SELECT room, AVG(temp) AS mean FROM readings [RANGE 10 SECONDS] GROUP BY room;\n
+\b
+  kigen run rooms.cql --drain --output out      all of readings.csv; results in out/hot.csv
+  kigen check rooms.cql                         all errors of the file, at once
+  kigen explain rooms.cql                       the plan as a tree
+"""
+
+app = typer.Typer(
+    name="kigen",
+    help="Continuous queries with deadlines on Spark: CQL in, results with lifetimes out.",
+    epilog=EXAMPLE,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+AppFile = Annotated[
+    Path, typer.Argument(metavar="APP", help="The app file: CREATE STREAM and CREATE QUERY statements.", show_default=False)
+]
+
+
+class PlanFormat(StrEnum):
+    text = "text"
+    json = "json"
+    mermaid = "mermaid"
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kigen {version('kigen')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Continuous queries with deadlines on Spark: CQL in, results with lifetimes out."""
+
+
+@app.command(epilog="Example:  kigen run rooms.cql --drain --output out --report report.json")
+def run(
+    app_file: AppFile,
+    drain: Annotated[bool, typer.Option("--drain", help="Process all that finite sources hold, in event-time order, then exit.")] = False,
+    output: Annotated[Path | None, typer.Option(metavar="DIR", help="Each query also writes DIR/<query>.csv.")] = None,
+    lifetime: Annotated[
+        str, typer.Option(metavar="dt|nt", help="How deaths travel: with the tuple (dt) or as negative tuples (nt).")
+    ] = "dt",
+    policy: Annotated[str, typer.Option(metavar="NAME", help="What goes into the next micro-batch.")] = "all",
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="Spark's master; without it, this machine.", show_default="local[*]")
+    ] = None,
+    checkpoint: Annotated[Path | None, typer.Option(metavar="DIR", help="Where a run that was stopped or killed goes on from.")] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write counts and latencies as JSON.")] = None,
+    duration: Annotated[str | None, typer.Option(metavar="T", help="Stop after this time, such as '10 s'.")] = None,
+) -> None:
+    """Run an app until its sources end, --duration is over, or Ctrl-C."""
+    with exit_codes():
+        from kigen.cli.run import RunArguments, run_app
+
+        arguments = RunArguments(app_file, drain, output, lifetime, policy, master, checkpoint, report, duration)
+        run_app(arguments)
+
+
+@app.command()
+def check(app_file: AppFile) -> None:
+    """Show all errors of an app file, without starting Spark."""
+    with exit_codes():
+        from kigen.cli.loading import load
+
+        loaded = load(app_file)
+        typer.echo(f"{app_file}: {_plural(len(loaded.streams), 'stream')}, {_plural(len(loaded.queries), 'query', 'queries')}, no errors")
+
+
+@app.command()
+def explain(
+    app_file: AppFile,
+    format: Annotated[PlanFormat, typer.Option(help="A tree, JSON, or a Mermaid diagram.")] = PlanFormat.text,
+) -> None:
+    """Show the plan: streams, operators, what queries share, tasks."""
+    with exit_codes():
+        from kigen.cli.loading import load
+        from kigen.plan.explain import explain as explained
+
+        typer.echo(explained(load(app_file), format.value))
+
+
+def _plural(count: int, one: str, many: str | None = None) -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def main() -> None:
+    app(prog_name="kigen")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""`kigen run`: the engine, with a display and signals. Ctrl-C and SIGTERM end a run in good order, with its table and report."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kigen.cli.display import RunDisplay, closing_table
+from kigen.cli.loading import load
+from kigen.connectors.options import duration_us
+from kigen.engine import Engine, Run
+from kigen.plan.nodes import App
+from kigen.spark.session import log_path
+
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class RunArguments:
+    app_file: Path
+    drain: bool
+    output: Path | None
+    lifetime: str
+    policy: str
+    master: str | None
+    checkpoint: Path | None
+    report: Path | None
+    duration: str | None
+
+    def options(self) -> dict[str, Any]:
+        return {
+            "drain": self.drain,
+            "output": None if self.output is None else str(self.output),
+            "checkpoint": None if self.checkpoint is None else str(self.checkpoint),
+            "lifetime": self.lifetime,
+            "policy": self.policy,
+            "duration_s": None if self.duration is None else duration_us("kigen run", "--duration", self.duration) / 1e6,
+            "keep_results": False,
+        }
+
+
+def run_app(arguments: RunArguments) -> None:
+    app = load(arguments.app_file)
+    engine = Engine(master=arguments.master)
+    with interruptible() as stopped:
+        run = engine.prepare(app, **arguments.options())
+        try:
+            if not run.finished:
+                run_to_end(engine, run, stopped)
+        finally:
+            result = run.stop()
+            engine.close()
+    if arguments.report is not None:
+        arguments.report.parent.mkdir(parents=True, exist_ok=True)
+        arguments.report.write_text(json.dumps(result.report, indent=2) + "\n", encoding="utf-8")
+    closing_table(result.report, run.skipped)
+    if not result.finished:
+        sys.stderr.write(how_to_resume(arguments, app) + "\n")
+    log_path().unlink(missing_ok=True)
+
+
+def run_to_end(engine: Engine, run: Run, stopped: threading.Event) -> None:
+    with RunDisplay() as display:
+        display.starting()
+        spark = engine.spark
+        take_signals(stopped)  # Spark has put its own handler in place
+        if stopped.is_set():
+            return
+        run.begin(spark)
+        while run.active and not stopped.wait(_POLL_S):
+            display.show(run.progress)
+        display.show(run.progress)
+
+
+def how_to_resume(arguments: RunArguments, app: App) -> str:
+    if arguments.checkpoint is None:
+        return "stopped before the end; with --checkpoint DIR a run can be taken up again"
+    return f"stopped before the end; the same command goes on from {arguments.checkpoint}"
+
+
+@contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    stopped = threading.Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    take_signals(stopped)
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def take_signals(stopped: threading.Event) -> None:
+    """The first signal asks for an end; a second one ends at once."""
+
+    def handle(number: int, _: object) -> None:
+        if stopped.is_set():
+            sys.stderr.write("ended at once\n")
+            sys.exit(1)
+        stopped.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handle)
