@@ -182,6 +182,9 @@ def _readable(source: Source, span: Span, error: DuckError) -> CqlError:
     kind = re.search(r"Type with name (\S+) does not exist", first)
     if kind:
         return source.error(span, f"unknown type {kind[1]}", "write BOOLEAN, BIGINT, DOUBLE, STRING or TIMESTAMP")
+    column = re.search(r'Referenced column "(.+?)" not found', first)
+    if column:
+        return source.error(span, f"{column[1]} is a keyword here, not a column", f'write "{column[1]}" in double quotes')
     constant = re.search(r"Could not convert string '(.*)' to (\w+)", first)
     if constant:
         wanted = _ours(constant[2])
