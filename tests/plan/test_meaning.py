@@ -140,7 +140,8 @@ def written(node: Node) -> str:
     if isinstance(node, Filter):
         return f"SELECT * FROM {children[0]} WHERE {node.predicate.sql}"
     if isinstance(node, Project):
-        return "SELECT " + ", ".join(f"{e.sql} AS c{i}" for i, e in enumerate(node.exprs)) + f" FROM {children[0]}"
+        items = ", ".join(f"{e.sql} AS c{i}" for i, e in enumerate(node.exprs))
+        return f"SELECT {items or '1'} FROM {children[0]}"
     if isinstance(node, Join):
         return _joined(node, children)
     if isinstance(node, Aggregate):

@@ -87,7 +87,8 @@ def _query_line(query: Query) -> str:
 def _tree(node: Node, marks: dict[Node, int], shown: set[Node], first: str, rest: str) -> list[str]:
     mark = f" #{marks[node]}" if node in marks else ""
     if mark and node in shown:
-        return [f"{first}{describe_node(node)}{mark} (shown above)"]
+        label = describe_node(node)
+        return [f"{first}{label if len(label) <= 60 else label[:57] + '...'}{mark} (shown above)"]
     shown.add(node)
     lines = [f"{first}{describe_node(node)}{mark}"]
     children = tree_children(node)
