@@ -17,10 +17,7 @@ Part2Sql = Callable[[Part], str]
 def plan_of(app: App) -> nodes.App:
     planner = Planner(app)
     streams = tuple(
-        nodes.Stream(
-            s.name, schema(s.cols), nodes.Connector("csv", (("path", f"{s.name}.csv"),)), s.ts, 1_000_000 if "LATENESS" in s.clauses else 0
-        )
-        for s in app.streams
+        nodes.Stream(s.name, schema(s.cols), nodes.Connector("csv", (("path", f"{s.name}.csv"),)), s.ts, s.lateness_us) for s in app.streams
     )
     return nodes.App(streams, tuple(nodes.Query(q.name, planner.root(q)) for q in app.queries))
 
@@ -40,7 +37,7 @@ class Planner:
     def body(self, body: Body) -> nodes.Node:
         if isinstance(body, Select):
             return self._select(body)
-        left, right = self.body(body.left), self.body(body.right)
+        left, right = (widened(self.body(side), body.cols) for side in (body.left, body.right))
         if body.op == "UNION ALL":
             return nodes.UnionAll((left, right))
         kind = nodes.Except if body.op.startswith("EXCEPT") else nodes.Intersect
@@ -131,6 +128,14 @@ def expr(e: Expr, part: Part2Sql) -> nodes.Expr:
     sql = "".join(part(p) for p in e.parts)
     bare = len(e.parts) == 1 and not isinstance(e.parts[0], str)
     return nodes.Expr(sql if bare else f"CAST({sql} AS {DUCKDB_TYPES[e.type]})", Type(e.type), sql, int(sql[1:]) if bare else None)
+
+
+def widened(node: nodes.Node, cols: Sequence[Col]) -> nodes.Node:
+    """The side of a set operation in the types of its result."""
+    if [c.type.value for c in node.schema] == [c.type for c in cols]:
+        return node
+    casts = [nodes.Expr(f"CAST(c{k} AS {DUCKDB_TYPES[c.type]})", Type(c.type), "") for k, c in enumerate(cols)]
+    return project(node, [(e, c.name) for e, c in zip(casts, cols, strict=True)])
 
 
 def project(node: nodes.Node, shown: Sequence[tuple[nodes.Expr, str]]) -> nodes.Node:

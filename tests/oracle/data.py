@@ -98,4 +98,15 @@ def draw_stream(rng: Random, name: str, scale: Scale, like: Stream | None = None
         values = [None if rng.random() < nulls[i] else draw_value(rng, col, scale, skew) for i, col in enumerate(cols)]
         values[ts] = t
         rows.append(tuple(values))
-    return Stream(name, cols, ts, tuple(rows), rng.choice(("", "", "", "LATENESS 1 SECONDS", "ON ERROR FAIL")))
+    lateness = rng.randint(1, 5) if rng.random() < 0.2 else 0
+    if rng.random() < (0.7 if lateness else 0.05):
+        rows = disordered(rng, rows, ts, scale, lateness)
+    clauses = f"LATENESS {lateness} SECONDS" if lateness else rng.choice(("", "", "", "ON ERROR FAIL", "BUFFER 1000"))
+    return Stream(name, cols, ts, tuple(rows), clauses, lateness * 1_000_000)
+
+
+def disordered(rng: Random, rows: list[Row], ts: int, scale: Scale, lateness: int) -> list[Row]:
+    """A file out of order: mostly within the lateness, now and then a row that comes too late."""
+    reach = max(2 * scale.unit, lateness * 500_000)
+    delayed = [(row[ts] + (rng.randint(0, reach) if rng.random() < 0.4 else 0), k) for k, row in enumerate(rows)]
+    return [rows[k] for _, k in sorted(delayed)]

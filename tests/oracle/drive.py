@@ -57,7 +57,7 @@ class Cutter:
             given.ended = True
             self.open.discard(name)
         elif stop < count and rng.random() < 0.2:
-            given.progress_us = stream.times[stop]
+            given.progress_us = min(row[stream.ts] for row in stream.rows[stop:])
         return given
 
 

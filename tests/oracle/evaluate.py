@@ -73,7 +73,7 @@ class Oracle:
         if key not in self._intervals:
             declared = self.app.stream(window.source)
             if declared is not None:
-                tuples = list(zip(declared.times, declared.rows, strict=True))
+                tuples = list(zip(declared.times, declared.accepted, strict=True))
             else:
                 tuples = self.stream(self.app.query(window.source), upto)
             self._intervals[key] = lifetimes(window.window, tuples)

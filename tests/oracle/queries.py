@@ -56,7 +56,10 @@ class Queries(Sources):
         if types is None and rng.random() < 0.6:
             return self._twins(op)
         left, lcols, lcard = side(types or [rng.choice(rng.choice(self.streams).cols).type for _ in range(rng.randint(1, 2))])
-        right, rcols, rcard = side([c.type for c in lcols])
+        narrow = [("BIGINT" if c.type == "DOUBLE" and types is None and rng.random() < 0.2 else c.type) for c in lcols]
+        right, rcols, rcard = side(narrow)  # a BIGINT beside a DOUBLE becomes one
+        if any(a.type != b.type and b.bits > 50 for a, b in zip(lcols, rcols, strict=True)):
+            right, rcols, rcard = side([c.type for c in lcols])
         cols = tuple(Col(a.name, a.type, max(a.bits, b.bits), a.dyadic and b.dyadic) for a, b in zip(lcols, rcols, strict=True))
         return SetOp(op, left, right, cols), cols, lcard + rcard
 

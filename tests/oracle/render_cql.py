@@ -2,36 +2,63 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 from oracle.shapes import Agg, App, Body, Derived, Expr, Named, Query, Ref, Select, SetOp, Source, Stream, Windowed
 
 
-def iso(us: int) -> str:
-    return (datetime(1970, 1, 1) + timedelta(microseconds=us)).isoformat(timespec="microseconds") + "Z"
+@dataclass(frozen=True)
+class CsvStyle:
+    """What RFC 4180 and ISO-8601 leave open."""
+
+    quoted: bool = False  # every field but NULL
+    line_end: str = "\n"
+    hours: int = 0  # timestamps with that offset
+    short: bool = False  # no fraction where it is zero
 
 
-def field(value: Any, kind: str) -> str:
+PLAIN = CsvStyle()
+CSV_STYLES = (
+    PLAIN,
+    PLAIN,
+    CsvStyle(quoted=True),
+    CsvStyle(line_end="\r\n"),
+    CsvStyle(hours=2),
+    CsvStyle(short=True),
+    CsvStyle(hours=-5, short=True),
+)
+
+
+def iso(us: int, style: CsvStyle = PLAIN) -> str:
+    zone = timezone(timedelta(hours=style.hours))
+    moment = datetime(1970, 1, 1, tzinfo=zone) + timedelta(microseconds=us, hours=style.hours)
+    text = moment.isoformat(timespec="auto" if style.short else "microseconds")
+    return text.replace("+00:00", "Z")
+
+
+def field(value: Any, kind: str, style: CsvStyle) -> str:
     """RFC 4180; NULL is empty and unquoted, the empty string is quoted."""
     if value is None:
         return ""
     if kind == "TIMESTAMP":
-        return iso(value)
-    if kind == "BOOLEAN":
-        return "true" if value else "false"
-    if kind == "STRING":
-        if value == "" or any(c in value for c in '",\n\r'):
-            return f'"{value.replace(chr(34), chr(34) * 2)}"'
-        return str(value)
-    return repr(value)
+        text = iso(value, style)
+    elif kind == "BOOLEAN":
+        text = "true" if value else "false"
+    else:
+        text = value if kind == "STRING" else repr(value)
+    if style.quoted or text == "" or any(c in text for c in '",\n\r'):
+        return f'"{text.replace(chr(34), chr(34) * 2)}"'
+    return text
 
 
-def csv_text(stream: Stream) -> str:
+def csv_text(stream: Stream, style: CsvStyle = PLAIN) -> str:
     lines = [",".join(c.name for c in stream.cols)]
-    lines += [",".join(field(v, c.type) for v, c in zip(row, stream.cols, strict=True)) for row in stream.rows]
-    return "\n".join(lines) + "\n"
+    lines += [",".join(field(v, c.type, style) for v, c in zip(row, stream.cols, strict=True)) for row in stream.rows]
+    return style.line_end.join(lines) + style.line_end
 
 
 def source_name(source: Source) -> str:
@@ -81,13 +108,15 @@ def select_text(s: Select) -> str:
 
 
 def body_text(body: Body) -> str:
-    """Parentheses wherever SQL's precedence of set operations would matter."""
+    """Parentheses where SQL's precedence (INTERSECT first, else from the left) needs them, and on some others."""
     if isinstance(body, Select):
         return select_text(body)
     left, right = body_text(body.left), body_text(body.right)
-    if isinstance(body.left, SetOp) and (body.left.op.split()[0], body.op.split()[0]) != ("UNION", "UNION"):
+    intersects = body.op.startswith("INTERSECT")
+    spare = len(left) % 4 == 0
+    if spare or (isinstance(body.left, SetOp) and intersects and not body.left.op.startswith("INTERSECT")):
         left = f"({left})"
-    if isinstance(body.right, SetOp):
+    if spare or (isinstance(body.right, SetOp) and (intersects or not body.right.op.startswith("INTERSECT"))):
         right = f"({right})"
     return f"{left} {body.op} {right}"
 
@@ -106,16 +135,24 @@ def stream_text(s: Stream) -> str:
     return f"CREATE STREAM {s.name} ({cols}) TIMESTAMP BY {s.cols[s.ts].name}\n  FROM csv (path = '{s.name}.csv'){clauses};"
 
 
+def lowered(text: str) -> str:
+    """Keywords in lower case; text in quotes as it is."""
+    parts = re.split("('(?:[^']|'')*')", text)
+    return "".join(p if k % 2 else p.lower() for k, p in enumerate(parts))
+
+
 def app_text(app: App) -> str:
     head = f"-- random app, seed {app.seed}"
-    return "\n".join([head, *map(stream_text, app.streams), *map(query_text, app.queries)]) + "\n"
+    text = "\n".join([head, *map(stream_text, app.streams), *map(query_text, app.queries)]) + "\n"
+    return lowered(text) if app.seed % 10 == 3 else text
 
 
 def write_app(app: App, directory: Path) -> Path:
     """The csv files and `app.cql` in `directory`; gives the app file's path."""
     directory.mkdir(parents=True, exist_ok=True)
-    for stream in app.streams:
-        (directory / f"{stream.name}.csv").write_text(csv_text(stream), encoding="utf-8", newline="")
+    for k, stream in enumerate(app.streams):
+        text = csv_text(stream, CSV_STYLES[(app.seed + k) % len(CSV_STYLES)])
+        (directory / f"{stream.name}.csv").write_text(text, encoding="utf-8", newline="")
     path = directory / "app.cql"
     path.write_text(app_text(app), encoding="utf-8", newline="")
     return path

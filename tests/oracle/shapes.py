@@ -123,12 +123,24 @@ class Stream:
     name: str
     cols: tuple[Col, ...]
     ts: int  # the column of TIMESTAMP BY
-    rows: tuple[Row, ...]  # in file order, which is timestamp order
+    rows: tuple[Row, ...]  # in file order: timestamp order up to the lateness, but for late rows
     clauses: str = ""
+    lateness_us: int = 0
+
+    @property
+    def accepted(self) -> list[Row]:
+        """Rows that are not late (none before them in the file lies more than the lateness ahead), in the order of time."""
+        kept: list[Row] = []
+        newest: int | None = None
+        for row in self.rows:
+            if newest is None or row[self.ts] >= newest - self.lateness_us:
+                kept.append(row)
+            newest = row[self.ts] if newest is None else max(newest, row[self.ts])
+        return sorted(kept, key=lambda row: row[self.ts])  # stable: equal times stay in file order
 
     @property
     def times(self) -> list[int]:
-        return [row[self.ts] for row in self.rows]
+        return [row[self.ts] for row in self.accepted]
 
 
 @dataclass(frozen=True)
