@@ -17,7 +17,7 @@ TYPES = ("BIGINT", "BIGINT", "STRING", "STRING", "DOUBLE", "DOUBLE", "BOOLEAN", 
 
 @dataclass(frozen=True)
 class Scale:
-    """What the whole app has in common, so that its streams meet."""
+    """What the whole app has in common, so that its streams meet. Now and then streams are long, and queries then simple."""
 
     unit: int
     base: int
@@ -28,7 +28,7 @@ class Scale:
     def draw(rng: Random) -> Scale:
         unit = rng.choice(UNITS)
         base = 0 if rng.random() < 0.06 else BASE + rng.choice((0, 0, 86_399_000_000, 1, 999_999, 1_234_567))
-        return Scale(unit, base, rng.choice((6, 12, 12, 20, 20, 35, 60)), rng.random() < 0.65)
+        return Scale(unit, base, rng.choice((6, 12, 12, 20, 20, 35, 60) * 3 + (200,)), rng.random() < 0.65)
 
 
 def draw_times(rng: Random, scale: Scale, count: int) -> list[int]:

@@ -20,7 +20,7 @@ class Queries(Sources):
     def draw(self, name: str) -> Query:
         rng = self.rng
         kind = rng.choice(KINDS)
-        body, cols, card = self._body(rng.choice((0, 1, 1, 2)), noise=kind is None, top=True)
+        body, cols, card = self._body(0 if self.scale.most_rows > 100 else rng.choice((0, 1, 1, 2)), noise=kind is None, top=True)
         every_us, every_text = None, ""
         if kind == "RSTREAM EVERY":
             kind = "RSTREAM"
