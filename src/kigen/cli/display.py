@@ -9,6 +9,7 @@ import sys
 import time
 from typing import Any
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -70,7 +71,10 @@ class RunDisplay:
 
 
 def closing_table(report: dict[str, Any], skipped: dict[str, list[str]]) -> None:
-    table = Table(title=f"{report['batches']} batches in {report['wall_s']:.1f} s", title_justify="left")
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=140)
+    table = Table(title=f"{report['batches']} batches in {report['wall_s']:.1f} s", title_justify="left", box=SIMPLE)
     table.add_column("query")
     for name in ("in", "out", "late", "skipped", "missed", "deadline ms", "p50 ms", "p95 ms", "p99 ms"):
         table.add_column(name, justify="right")
@@ -78,7 +82,7 @@ def closing_table(report: dict[str, Any], skipped: dict[str, list[str]]) -> None
         latency = query["latency_ms"]
         numbers = [query["in"], query["out"], query["late"], query["skipped"], query["missed"], query["deadline_ms"], *latency.values()]
         table.add_row(name, *(_shown(number) for number in numbers))
-    Console().print(table)
+    console.print(table)
     for stream, rows in skipped.items():
         sys.stderr.write(f"skipped in stream '{stream}', the first of them:\n" + "".join(f"  {row}\n" for row in rows))
 

@@ -5,6 +5,9 @@ Spark is imported by the commands that need it only: `kigen check` answers at on
 
 from __future__ import annotations
 
+import atexit
+import os
+import sys
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
@@ -114,7 +117,17 @@ def _plural(count: int, one: str, many: str | None = None) -> str:
 
 
 def main() -> None:
-    app(prog_name="kigen")
+    """Ends the process without taking the interpreter apart: DuckDB's bindings complain about objects that Spark's threads hold."""
+    try:
+        app(prog_name="kigen")
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    else:
+        code = 0
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

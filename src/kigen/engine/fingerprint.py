@@ -38,14 +38,14 @@ def fingerprint(app: App, lifetime: str, draining: bool, output: str | None, ver
     }
 
 
-def check_or_write(checkpoint: Path, mine: dict[str, Any], started_us: int) -> int:
-    """Returns when the first run on the checkpoint began. Raises CheckpointMismatch."""
+def check_or_write(checkpoint: Path, mine: dict[str, Any]) -> None:
+    """Raises CheckpointMismatch if the checkpoint is of another app."""
     path = checkpoint / _FILE
     if not path.exists():
         if (checkpoint / "spark").exists():
             raise CheckpointMismatch(f"{checkpoint} holds a Spark checkpoint without {_FILE}: use an empty directory")
-        replace(path, json.dumps({**mine, "started_us": started_us}, indent=1).encode(), durable=True)
-        return started_us
+        replace(path, json.dumps(mine, indent=1).encode(), durable=True)
+        return
     theirs = json.loads(path.read_bytes())
     changes = _changes(theirs, mine)
     if changes:
@@ -54,7 +54,6 @@ def check_or_write(checkpoint: Path, mine: dict[str, Any], started_us: int) -> i
             f"the checkpoint {checkpoint} was made by another app or version:\n{listed}\n"
             "Undo the change to go on from it, or give another --checkpoint directory (or delete this one) to start from the beginning."
         )
-    return int(theirs["started_us"])
 
 
 def _parts(declared: Stream | Query) -> dict[str, str]:

@@ -20,7 +20,7 @@ from kigen.engine.owner import Owner
 from kigen.engine.result import Progress, RunResult, report_of
 from kigen.lifetimes import EvaluationError
 from kigen.plan.nodes import App, Connector
-from kigen.spark.pipeline import Pipeline
+from kigen.spark.pipeline import Pipeline, warm_up
 from kigen.spark.results import results_sink
 from kigen.spark.session import first_line, jvm_pid, log_path
 from kigen.spark.sink import BatchSink, Outputs
@@ -59,19 +59,18 @@ class Run:
         self._checkpoint.mkdir(parents=True, exist_ok=True)
         self._owner.acquire()
         mine = fingerprint(self.app, options.lifetime, options.drain, output, version("kigen"))
-        started_us = check_or_write(self._checkpoint, mine, time.time_ns() // 1000)
+        check_or_write(self._checkpoint, mine)
         self._spec = RunSpec(
             app=self.app,
             run_id=uuid.uuid4().hex,
             checkpoint=str(self._checkpoint),
             scratch=str(self._scratch),
-            started_us=started_us,
             draining=options.drain,
             lifetime=options.lifetime,
             batch_rows=options.batch_rows,
             runtime=options.runtime,
         )
-        self._sources = self._spec.sources()
+        self._sources = self._spec.sources(started_us=0)
         for source in self._sources.values():
             source.initial()
         self._sink = BatchSink(self._spec, self._outputs(output))
@@ -108,6 +107,8 @@ class Run:
         if self.finished:
             return
         self._owner.add_jvm(jvm_pid(spark))
+        if any(source.live for source in self._sources.values()):
+            warm_up(spark, self._spec)
         self._pipeline = Pipeline(spark, self._spec, self._sink)
         self._began = time.monotonic()
 

@@ -15,23 +15,27 @@ from kigen.connectors import Range, Source
 FORMAT = 1
 SLICES = 4  # a batch is dealt to the streams in at least so many pieces: the finer, the closer they stay together
 
-Offset = dict[str, Any]  # JSON: v, seq, admitted_us, streams: {name: {pos, ts, ended, progress}}, ranges: [Range]
+Offset = dict[str, Any]  # JSON: v, seq, started_us, admitted_us, streams: {name: {pos, ts, ended, progress}}, ranges: [Range]
 
 
 class OffsetFormatError(ValueError):
     """An offset of another Kigen."""
 
 
-def initial_offset(sources: dict[str, Source]) -> Offset:
+def initial_offset(sources: dict[str, Source], started_us: int) -> Offset:
     streams = {name: {"pos": source.initial(), "ts": None, "ended": False, "progress": None} for name, source in sources.items()}
-    return {"v": FORMAT, "seq": 0, "admitted_us": 0, "streams": streams, "ranges": []}
+    return {"v": FORMAT, "seq": 0, "started_us": started_us, "admitted_us": started_us, "streams": streams, "ranges": []}
+
+
+def check_format(offset: Offset) -> None:
+    found = offset.get("v")
+    if found != FORMAT:
+        raise OffsetFormatError(f"offset format {FORMAT} required, found {found!r}: use the Kigen that wrote the checkpoint, or a new one")
 
 
 def ranges_between(start: Offset, end: Offset) -> list[Range]:
     """What the batch from `start` to `end` holds."""
-    if end.get("v") != FORMAT:
-        found = end.get("v")
-        raise OffsetFormatError(f"offset format {FORMAT} required, found {found!r}: use the Kigen that wrote the checkpoint, or a new one")
+    check_format(end)
     if end["seq"] == start["seq"]:
         return []
     assert end["seq"] == start["seq"] + 1, f"offsets {start['seq']} and {end['seq']} are not neighbours"
@@ -56,7 +60,8 @@ def next_offset(sources: dict[str, Source], start: Offset, batch_rows: int, cloc
         ranges += [_end_here(name, state) for name, state in streams.items() if not state["ended"]]
     if not ranges:
         return start
-    return {"v": FORMAT, "seq": start["seq"] + 1, "admitted_us": clock.now_us, "streams": streams, "ranges": [r.to_json() for r in ranges]}
+    ranges_json = [piece.to_json() for piece in ranges]
+    return {**start, "seq": start["seq"] + 1, "admitted_us": clock.now_us, "streams": streams, "ranges": ranges_json}
 
 
 def _end_here(name: str, state: dict[str, Any]) -> Range:

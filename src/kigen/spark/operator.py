@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections import OrderedDict
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -19,19 +18,17 @@ import duckdb
 import numpy as np
 import pandas as pd
 
-from kigen.connectors import InputError, Range, Rows, Source
+from kigen.connectors import InputError, Range, Rows
 from kigen.lifetimes import EvaluationError, StreamInput
 from kigen.spark import blocks
 from kigen.spark.manifest import Manifest
+from kigen.spark.reading import Reading
 from kigen.spark.spec import RunSpec
 
 Key = tuple[str, int]
 Out = tuple[str, int, str | None, str, bytes | None, str | None]
 
 _LIVE: dict[tuple[str, str, int], tuple[int, Any]] = {}  # (run, task, bucket) -> (seq, kernel)
-_READ: OrderedDict[str, Rows] = OrderedDict()  # ranges read lately: tasks of one stream share the work
-_SOURCES: dict[tuple[str, str], Source] = {}
-_READ_ROWS = 4_000_000
 _SLOT_US, _LONG_SLOT_US, _LONG_US = 1_000, 10_000, 10_000_000
 
 
@@ -42,9 +39,11 @@ def run_group(key: Key, frames: Iterator[pd.DataFrame], state: Any, spec_text: s
     manifest = Manifest.from_state(state.get) if state.exists else Manifest()
     out: list[Out] = []
     try:
-        kernel = _kernel(spec, task, bucket, manifest)
-        for seq, payload in rows:
-            out += _step(spec, task, kernel, manifest, seq, json.loads(payload))
+        payloads = [(seq, json.loads(text)) for seq, text in rows]
+        reading = Reading(spec, payloads[0][1]["started_us"])
+        kernel = _kernel(spec, task, bucket, manifest, reading)
+        for seq, payload in payloads:
+            out += _step(task, kernel, manifest, seq, payload, reading)
         if manifest.wants_snapshot(kernel.tuples_held):
             manifest.take_snapshot(kernel.snapshot(), Path(spec.checkpoint) / "chunks")
         state.update(manifest.to_state())
@@ -56,7 +55,7 @@ def run_group(key: Key, frames: Iterator[pd.DataFrame], state: Any, spec_text: s
     yield pd.DataFrame(out, columns=blocks.COLUMNS)
 
 
-def _kernel(spec: RunSpec, task: str, bucket: int, manifest: Manifest) -> Any:
+def _kernel(spec: RunSpec, task: str, bucket: int, manifest: Manifest, reading: Reading) -> Any:
     cached = _LIVE.get((spec.run_id, task, bucket))
     if cached is not None and cached[0] == manifest.seq:
         return cached[1]
@@ -67,12 +66,12 @@ def _kernel(spec: RunSpec, task: str, bucket: int, manifest: Manifest) -> Any:
     if snapshot is not None:
         kernel.restore(snapshot)
     for ranges in manifest.references:
-        kernel.step(_inputs(_read_all(spec, ranges)))  # its results were given out when it first ran
+        kernel.step(_inputs(reading.ranges(ranges)))  # its results were given out when it first ran
     return kernel
 
 
-def _step(spec: RunSpec, task: str, kernel: Any, manifest: Manifest, seq: int, payload: dict[str, Any]) -> Iterator[Out]:
-    read = _read_all(spec, payload["ranges"])
+def _step(task: str, kernel: Any, manifest: Manifest, seq: int, payload: dict[str, Any], reading: Reading) -> Iterator[Out]:
+    read = reading.ranges(payload["ranges"])
     result = kernel.step(_inputs(read))
     manifest.applied(seq, payload["ranges"], sum(rows.table.num_rows for _, rows in read))
     for query, table in result.outputs.items():
@@ -85,22 +84,9 @@ def _step(spec: RunSpec, task: str, kernel: Any, manifest: Manifest, seq: int, p
         "next_event_us": result.next_event_us,
         "positions": {piece.stream: piece.end for piece, _ in read},
         "skipped": _skipped(read),
-        "arrivals": _arrivals(spec, read, payload["admitted_us"]),
+        "arrivals": _arrivals(read, payload["admitted_us"]),
     }
     yield task, seq, None, "step", None, json.dumps(note)
-
-
-def _read_all(spec: RunSpec, ranges: list[dict[str, Any]]) -> list[tuple[Range, Rows]]:
-    return [(Range.from_json(r), _read(spec, r)) for r in ranges]
-
-
-def _read(spec: RunSpec, piece: dict[str, Any]) -> Rows:
-    name = f"{spec.run_id} {json.dumps(piece)}"
-    if name not in _READ:
-        _READ[name] = _source(spec, piece["stream"]).read(Range.from_json(piece))
-        while len(_READ) > 1 and sum(rows.table.num_rows for rows in _READ.values()) > _READ_ROWS:
-            _READ.popitem(last=False)
-    return _READ[name]
 
 
 def _inputs(read: list[tuple[Range, Rows]]) -> dict[str, StreamInput]:
@@ -121,7 +107,7 @@ def _skipped(read: list[tuple[Range, Rows]]) -> dict[str, Any]:
     return skipped
 
 
-def _arrivals(spec: RunSpec, read: list[tuple[Range, Rows]], admitted_us: int) -> dict[str, list[tuple[int, int]]]:
+def _arrivals(read: list[tuple[Range, Rows]], admitted_us: int) -> dict[str, list[tuple[int, int]]]:
     """For each stream, (arrival, tuples): a log's tuples arrive when they are admitted, a live source's when scheduled, in slots."""
     arrivals: dict[str, list[tuple[int, int]]] = {}
     for piece, rows in read:
@@ -146,12 +132,3 @@ def _pickled(error: Exception) -> bytes:
 @lru_cache(maxsize=4)
 def _spec(text: str) -> RunSpec:
     return RunSpec.decode(text)
-
-
-def _source(spec: RunSpec, stream: str) -> Source:
-    """Sources learn as they read (the length of a row), so they are kept, for this run only."""
-    if (spec.run_id, stream) not in _SOURCES:
-        for stale in [k for k in _SOURCES if k[0] != spec.run_id]:
-            del _SOURCES[stale]
-        _SOURCES[spec.run_id, stream] = spec.source(stream)
-    return _SOURCES[spec.run_id, stream]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from collections.abc import Callable
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from kigen.spark import blocks, manifest, operator
@@ -35,7 +37,14 @@ class Pipeline:
         return None if error is None else str(error)
 
 
-def _start(spark: SparkSession, spec: RunSpec, sink: BatchSink) -> StreamingQuery:
+def warm_up(spark: SparkSession, spec: RunSpec) -> None:
+    """Run one batch of nothing: the first batch of a Spark costs seconds, which the first tuples of a live stream should not wait for."""
+    checkpoint = str(Path(spec.scratch) / "warm-up")
+    cold = dataclasses.replace(spec, run_id=f"{spec.run_id}-warm-up", checkpoint=checkpoint, draining=True, warm_up=True)
+    _start(own_settings(spark), cold, lambda frame, _: frame.toArrow()).awaitTermination()
+
+
+def _start(spark: SparkSession, spec: RunSpec, sink: Callable[[DataFrame, int], None]) -> StreamingQuery:
     text = spec.encode()
     with quiet():
         spark.dataSource.register(KigenSource)

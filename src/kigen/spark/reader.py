@@ -14,7 +14,8 @@ from typing import Any
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from kigen.spark.admission import Clock, Offset, initial_offset, next_offset, ranges_between
+from kigen.connectors import Source
+from kigen.spark.admission import Clock, Offset, check_format, initial_offset, next_offset, ranges_between
 from kigen.spark.scratch import Scratch
 from kigen.spark.spec import RunSpec
 
@@ -26,7 +27,7 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
-        self._sources = spec.sources()
+        self._sources: dict[str, Source] | None = None
         self._lateness_us = {stream.name: stream.lateness_us for stream in spec.app.streams}
         self._scratch = Scratch(spec.scratch)
 
@@ -34,14 +35,28 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
         """Nothing to fix: a finite log says itself where it ends."""
 
     def initialOffset(self) -> Offset:  # noqa: N802
+        """Live streams begin here: Spark is up, and the first batch comes next."""
         with self._scratch.telling_errors():
-            return initial_offset(self._sources)
+            started_us = _now_us()
+            return initial_offset(self._open(started_us), started_us)
 
     def read(self, start: Offset) -> tuple[Iterator[Row], Offset]:
         with self._scratch.telling_errors():
-            clock = Clock(time.time_ns() // 1000, self._scratch.next_event_us(), self._lateness_us, self._scratch.closing)
-            end = next_offset(self._sources, start, self._spec.batch_rows, clock)
+            end = self._warm(start) if self._spec.warm_up else self._admit(start)
             return self.readBetweenOffsets(start, end), end
+
+    def _admit(self, start: Offset) -> Offset:
+        check_format(start)
+        clock = Clock(_now_us(), self._scratch.next_event_us(), self._lateness_us, self._scratch.closing)
+        return next_offset(self._open(start["started_us"]), start, self._spec.batch_rows, clock)
+
+    def _warm(self, start: Offset) -> Offset:
+        return {**start, "seq": 1}
+
+    def _open(self, started_us: int) -> dict[str, Source]:
+        if self._sources is None:
+            self._sources = self._spec.sources(started_us)
+        return self._sources
 
     def readBetweenOffsets(self, start: Offset, end: Offset) -> Iterator[Row]:  # noqa: N802
         return iter(list(_rows(self._spec, start, end)))  # a list's iterator: Spark copies it
@@ -51,6 +66,10 @@ def _rows(spec: RunSpec, start: Offset, end: Offset) -> Iterator[Row]:
     pieces = [piece.to_json() for piece in ranges_between(start, end)]
     for task in spec.tasks:
         mine = [piece for piece in pieces if piece["stream"] in task.streams]
-        if mine:
-            payload: dict[str, Any] = {"admitted_us": end["admitted_us"], "ranges": mine}
+        if mine or (spec.warm_up and end != start):
+            payload: dict[str, Any] = {"started_us": end["started_us"], "admitted_us": end["admitted_us"], "ranges": mine}
             yield task.name, 0, end["seq"], json.dumps(payload)
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

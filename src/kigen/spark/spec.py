@@ -24,10 +24,10 @@ class RunSpec:
     run_id: str  # new at every start: a worker's cached state is of one run only
     checkpoint: str
     scratch: str  # a directory on the driver's machine, for the reader and the sink to talk; lost at the end
-    started_us: int  # when the first run on this checkpoint began: live sources count from it
     draining: bool = True
     lifetime: str = "dt"
     batch_rows: int = BATCH_ROWS
+    warm_up: bool = False  # one batch without input, for nothing but to have everything started
     runtime: str = "kigen.lifetimes:TaskRuntime"  # module:class, so that tests can put another in its place
 
     def encode(self) -> str:
@@ -43,13 +43,14 @@ class RunSpec:
     def tasks(self) -> tuple[Task, ...]:
         return extract_tasks(self.app)
 
-    def source(self, stream: str) -> Source:
-        return open_source(self.app.stream(stream), self.app.directory, self.draining, self.started_us)
+    def source(self, stream: str, started_us: int) -> Source:
+        """`started_us` is when the first run on the checkpoint began, as its offsets say: live sources count from it."""
+        return open_source(self.app.stream(stream), self.app.directory, self.draining, started_us)
 
-    def sources(self) -> dict[str, Source]:
+    def sources(self, started_us: int) -> dict[str, Source]:
         """Of the streams that queries read; the others are not opened."""
         used = {stream for query in self.app.queries for stream in query.streams}
-        return {stream.name: self.source(stream.name) for stream in self.app.streams if stream.name in used}
+        return {stream.name: self.source(stream.name, started_us) for stream in self.app.streams if stream.name in used}
 
     def task_runtime(self, task: str) -> Any:
         module, _, name = self.runtime.partition(":")
