@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kigen.lifetimes.alive import Alive
+from kigen.lifetimes.alive import Alive, chunk_of
 from kigen.lifetimes.blocks import FOREVER, NO_HOLDER, Block, Fills, empty_columns
 
 BIRTHS = st.lists(st.tuples(st.integers(0, 60), st.booleans()), max_size=12)
@@ -29,7 +29,8 @@ def test_everyone_dies_once_and_in_time(steps: list[list[tuple[int, bool]]], dat
         for end, is_open in births:
             rows.append((number, FOREVER, number) if is_open else (number, end, NO_HOLDER))
             number += 1
-        dead = alive.absorb(block(rows, fills), now)
+        given = block(rows, fills)
+        dead = alive.absorb(chunk_of(given), given.fills, now)
         expected = sorted(
             [(waiting.pop(h), now - 1) for h in filled]
             + [(s, e) for s, e in known if e < now]

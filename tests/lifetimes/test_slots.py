@@ -18,7 +18,7 @@ def test_slots_are_a_dict(batches: list[tuple[bool, list[int]]], reload_at: int)
     for i, (assign, keys) in enumerate(batches):
         array = np.array(keys, dtype=np.int64)
         if assign:
-            for key, slot in zip(keys, slots.assign(array).tolist(), strict=True):
+            for key, slot in zip(keys, slots.assign(array)[0].tolist(), strict=True):
                 assert model.setdefault(key, slot) == slot
         else:
             held = np.array(sorted({k for k in keys if k in model}), dtype=np.int64)
@@ -36,6 +36,6 @@ def test_many_keys_come_and_go_without_growing() -> None:
     slots = Slots()
     for i in range(200):
         keys = np.arange(i * 500, (i + 1) * 500)
-        slots.release(slots.assign(keys))
+        slots.release(slots.assign(keys)[0])
     assert len(slots) == 0
     assert slots.capacity < 2000

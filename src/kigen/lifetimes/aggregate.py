@@ -1,8 +1,8 @@
 """GROUP BY and global aggregates. A group's row opens and closes where its values change, never at a batch boundary.
 
-State: accumulators by slot, the open row's id by slot, and (direct method, or MIN/MAX) the living tuples' key and argument columns. A
-group whose last tuple died is forgotten. Cost a step: its events, sorted once; MIN/MAX also look at all living tuples of the groups
-touched.
+State: the keys and accumulators by slot, the open row's id by slot, and (direct method, or MIN/MAX) the living tuples' key and argument
+columns. A group whose last tuple died is forgotten. Cost a step: its events, sorted once; MIN/MAX also look at all living tuples of the
+groups touched.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import pyarrow as pa
 
 from kigen.lifetimes.accumulators import ArgumentState, Positions, Result, extreme, grown
 from kigen.lifetimes.alive import Chunk, State
-from kigen.lifetimes.blocks import BEFORE_TIME, HOLDER_BITS, NO_HOLDER, Block, Ints, Mask, Signed, take_columns
+from kigen.lifetimes.blocks import BEFORE_TIME, HOLDER_BITS, NO_HOLDER, Block, Ints, Mask, Signed
 from kigen.lifetimes.envelope import greatest
-from kigen.lifetimes.events import Lifecycle
-from kigen.lifetimes.expressions import row_keys
-from kigen.lifetimes.operator import Closed, Events, Message, Opened, Operator, as_block, as_signed
-from kigen.lifetimes.slots import Slots
+from kigen.lifetimes.events import Events, Lifecycle
+from kigen.lifetimes.keys import Groups
+from kigen.lifetimes.operator import Closed, Message, Opened, Operator, as_block, as_signed
 from kigen.lifetimes.sweep import Runs, group_runs
 from kigen.plan.nodes import Agg, AggFunc, Aggregate
 from kigen.plan.types import arrow_schema
@@ -32,9 +31,12 @@ class AggregateOperator(Operator):
     def __init__(self, node: Aggregate, number: int, signed: bool) -> None:
         self.node, self._signed = node, signed
         self._living = any(a.func in _EXTREMES for a in node.aggs)
-        self._input = Lifecycle(node.child.schema, signed, self._living)
-        self._presence = [Lifecycle((), signed) for _ in node.presence]
-        self._slots = Slots()
+        schema = node.child.schema
+        self._kept = sorted({a.arg for a in node.aggs if a.arg is not None})  # child columns that living tuples must carry
+        self._groups = Groups(tuple(schema[k] for k in node.keys))
+        self._slots = self._groups.slots
+        self._input = Lifecycle(schema, self._assign, signed, self._kept, self._living)
+        self._presence = [Lifecycle(w.schema, self._assign_global, signed, ()) for w in node.presence]
         self._rows: Ints = np.zeros(0, dtype=np.int64)  # tuples alive, by slot
         self._present: Ints = np.zeros(0, dtype=np.int64)  # what decides whether the group has its row
         self._open: Ints = np.zeros(0, dtype=np.int64)  # id of the open row, or NO_HOLDER
@@ -46,20 +48,28 @@ class AggregateOperator(Operator):
         summed = any(a.arg == column and a.func in _SUMS for a in self.node.aggs)
         return ArgumentState(self.node.child.schema[column].type, summed)
 
+    def _assign(self, columns: pa.RecordBatch, rows: int) -> Ints:
+        if not self.node.keys:
+            return self._assign_global(columns, rows)
+        keys = columns.select(list(self.node.keys)).rename_columns([f"c{i}" for i in range(len(self.node.keys))])
+        return self._groups.assign(keys, rows)
+
+    def _assign_global(self, columns: pa.RecordBatch, rows: int) -> Ints:
+        slot, _ = self._slots.assign(np.zeros(min(rows, 1), dtype=np.int64))
+        return np.repeat(slot, rows)
+
     def step(self, inputs: list[Message], now: int) -> Message:
         before, self._now = self._now, now
         rows = self._input.events(inputs[0], now)
-        marks = [p.events(_bare(m), now) for p, m in zip(self._presence, inputs[1:], strict=True)]
+        marks = [p.events(m, now) for p, m in zip(self._presence, inputs[1:], strict=True)]
         if not len(rows) and not any(len(m) for m in marks):
             return Signed.empty(self.node.schema) if self._signed else Block.empty(self.node.schema)
-        slot = self._slots.assign(row_keys(rows.columns, len(rows), self.node.keys))
-        if marks:
-            slot = np.concatenate([slot, self._slots.assign(np.zeros(sum(len(m) for m in marks), dtype=np.int64))])
+        slot = np.concatenate([rows.slot, *(m.slot for m in marks)]) if marks else rows.slot
         runs = group_runs(slot, np.concatenate([rows.time, *(m.time for m in marks)]))
         positions = Positions.of(runs)
         alive = self._alive(positions, rows, marks)
         results = self._results(positions, rows, len(slot) - len(rows), before)
-        opened, closed = self._changes(positions, rows, alive, results)
+        opened, closed = self._changes(positions, alive, results)
         self._forget(positions)
         return as_signed(opened, closed) if self._signed else as_block(opened, closed)
 
@@ -80,7 +90,7 @@ class AggregateOperator(Operator):
         sign = np.concatenate([rows.sign, padding])
         columns = {}
         for column, argument in self._arguments.items():
-            array = rows.columns.column(column)
+            array = rows.columns.column(self._kept.index(column))
             columns[column] = pa.concat_arrays([array, pa.nulls(others, type=array.type)]) if others else array
             argument.sweep(positions, columns[column], sign, self._slots.capacity)
         living = self._intervals(positions, before) if self._living else None
@@ -99,24 +109,24 @@ class AggregateOperator(Operator):
             there = ranks >= 0
             return greatest(begin[there], stop[there], ranks[there], len(positions))
 
-        return extreme(chunk.columns.column(agg.arg), paint, agg.func is AggFunc.MIN)
+        return extreme(chunk.columns.column(self._kept.index(agg.arg)), paint, agg.func is AggFunc.MIN)
 
     def _intervals(self, positions: Positions, before: int) -> tuple[Chunk, Ints, Ints]:
         """The tuples of touched groups that lived during this step, each as a range of positions."""
         assert self._input.alive is not None
         assert self._input.dead is not None
-        chunk = Chunk.concat([self._input.dead, self._input.alive.everything()], self.node.child.schema)
-        slot = self._slots.find(row_keys(chunk.columns, len(chunk), self.node.keys))
+        chunk = Chunk.concat([self._input.dead, self._input.alive.everything()], self._input.schema)
+        assert chunk.key is not None
         ordinal_of = np.full(self._slots.capacity, -1, dtype=np.int64)
         ordinal_of[positions.slots] = np.arange(len(positions.slots))
-        ordinal = ordinal_of[slot]
-        touched = (slot >= 0) & (ordinal >= 0)
+        ordinal = ordinal_of[chunk.key]
+        touched = ordinal >= 0
         chunk, ordinal = chunk.filter(touched), ordinal[touched]
         begin = np.where(chunk.start < before, positions.before[ordinal], _position(positions, ordinal, chunk.start))
         stop = np.where(chunk.end >= self._now, positions.stop[ordinal], _position(positions, ordinal, chunk.end))
         return chunk, begin, stop
 
-    def _changes(self, positions: Positions, rows: Events, alive: Mask, results: list[Result]) -> tuple[Opened, Closed]:
+    def _changes(self, positions: Positions, alive: Mask, results: list[Result]) -> tuple[Opened, Closed]:
         runs = positions.runs
         at = positions.of_run
         changed = alive[at] != alive[at - 1]
@@ -133,22 +143,22 @@ class AggregateOperator(Operator):
         end = np.where(last, np.iinfo(np.int64).max, np.concatenate([time[1:], time[:1]]))
         previous = np.where(first, self._open[slot], np.concatenate([ids[:1], ids[:-1]]))
         self._open[slot[last]] = ids[last]
-        sample = runs.sample()[run]
-        opened = Opened(self._columns(rows, sample[is_alive], here[is_alive], results), time[is_alive], end[is_alive], ids[is_alive])
-        old = self._columns(rows, sample[was_alive], here[was_alive] - 1, results) if self._signed else None
+        opened = Opened(self._columns(slot[is_alive], here[is_alive], results), time[is_alive], end[is_alive], ids[is_alive])
+        old = self._columns(slot[was_alive], here[was_alive] - 1, results) if self._signed else None
         return opened, Closed(old, time[was_alive], previous[was_alive], first[was_alive])
 
-    def _columns(self, rows: Events, sample: Ints, position: Ints, results: list[Result]) -> pa.RecordBatch:
+    def _columns(self, slot: Ints, position: Ints, results: list[Result]) -> pa.RecordBatch:
         index = pa.array(position)
-        keys = [rows.columns.column(k).take(pa.array(sample)) for k in self.node.keys]
+        keys = self._groups.columns_of(slot).columns if self.node.keys else []
         arrays = keys + [r.array.take(index) for r in results]
         schema = arrow_schema(self.node.schema)
-        return pa.RecordBatch.from_arrays([a.cast(f.type) for a, f in zip(arrays, schema, strict=True)], schema=schema)
+        typed = [a if a.type == f.type else a.cast(f.type) for a, f in zip(arrays, schema, strict=True)]
+        return pa.RecordBatch.from_arrays(typed, schema=schema)
 
     def _forget(self, positions: Positions) -> None:
         slots = positions.slots
         empty = (self._rows[slots] == 0) & (self._present[slots] == 0)
-        self._slots.release(slots[empty])
+        self._groups.release(slots[empty])
 
     @property
     def next_event(self) -> int:
@@ -162,7 +172,7 @@ class AggregateOperator(Operator):
         return {
             "input": self._input.state(),
             "presence": [p.state() for p in self._presence],
-            "slots": self._slots.state(),
+            "groups": self._groups.state(),
             "rows": self._rows,
             "present": self._present,
             "open": self._open,
@@ -175,16 +185,11 @@ class AggregateOperator(Operator):
         self._input.load(state["input"])
         for lifecycle, saved in zip(self._presence, state["presence"], strict=True):
             lifecycle.load(saved)
-        self._slots.load(state["slots"])
+        self._groups.load(state["groups"])
         self._rows, self._present, self._open = (state[k].copy() for k in ("rows", "present", "open"))
         for column, argument in self._arguments.items():
             argument.load(state["arguments"][str(column)])
         self._next_id, self._now = state["next_id"], state["now"]
-
-
-def _bare(message: Message) -> Message:
-    """The message without its columns: presence only counts."""
-    return message.with_columns(take_columns(message.columns.select([]), np.zeros(0, dtype=np.int64)))
 
 
 def _position(positions: Positions, ordinal: Ints, time: Ints) -> Ints:

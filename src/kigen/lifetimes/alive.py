@@ -35,30 +35,33 @@ _MAX_CHUNKS = 256
 
 @dataclass
 class Chunk:
-    """Tuples kept together: columns, their lifetimes, and an order by death or by holder once one was needed."""
+    """Tuples kept together: columns, their lifetimes, and what the operator found out about each when it came (`key`)."""
 
     columns: pa.RecordBatch
     start: Ints
     end: Ints
     holder: Ints
+    key: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.start)
 
     def take(self, index: Ints) -> Chunk:
-        return Chunk(take_columns(self.columns, index), self.start[index], self.end[index], self.holder[index])
+        key = None if self.key is None else self.key[index]
+        return Chunk(take_columns(self.columns, index), self.start[index], self.end[index], self.holder[index], key)
 
     def filter(self, mask: Mask) -> Chunk:
-        return Chunk(filter_columns(self.columns, mask), self.start[mask], self.end[mask], self.holder[mask])
+        key = None if self.key is None else self.key[mask]
+        return Chunk(filter_columns(self.columns, mask), self.start[mask], self.end[mask], self.holder[mask], key)
 
     def cut(self, begin: int, stop: int) -> Chunk:
         part = slice(begin, stop)
         columns = self.columns.slice(begin, stop - begin) if self.columns.num_columns else self.columns
-        return Chunk(columns, self.start[part], self.end[part], self.holder[part])
+        return Chunk(columns, self.start[part], self.end[part], self.holder[part], None if self.key is None else self.key[part])
 
     @staticmethod
     def empty(schema: Schema) -> Chunk:
-        return Chunk(empty_columns(schema), no_ints(), no_ints(), no_ints())
+        return Chunk(empty_columns(schema), no_ints(), no_ints(), no_ints(), no_ints())
 
     @staticmethod
     def concat(parts: list[Chunk], schema: Schema) -> Chunk:
@@ -70,14 +73,15 @@ class Chunk:
             concat_ints([p.start for p in parts]),
             concat_ints([p.end for p in parts]),
             concat_ints([p.holder for p in parts]),
+            concat_ints([p.key for p in parts if p.key is not None]) if parts[0].key is not None else None,
         )
 
     def state(self) -> State:
-        return {"columns": self.columns, "start": self.start, "end": self.end, "holder": self.holder}
+        return {"columns": self.columns, "start": self.start, "end": self.end, "holder": self.holder, "key": self.key}
 
     @staticmethod
     def load(state: State) -> Chunk:
-        return Chunk(state["columns"], state["start"], state["end"], state["holder"])
+        return Chunk(state["columns"], state["start"], state["end"], state["holder"], state["key"])
 
 
 def chunk_of(block: Block, mask: Mask | None = None) -> Chunk:
@@ -230,10 +234,9 @@ class Alive:
         self.expiring = Expiring(schema)
         self.waiting = Waiting(schema)
 
-    def absorb(self, block: Block, now: int) -> Chunk:
-        """Take in a step's births and fills; give back all that died before `now` (some may be born in this very block)."""
-        filled = self.waiting.fill(block.fills)
-        chunk = chunk_of(block)
+    def absorb(self, chunk: Chunk, fills: Fills, now: int) -> Chunk:
+        """Take in a step's births and fills; give back all that died before `now` (some may be born in this very step)."""
+        filled = self.waiting.fill(fills)
         open_ended = (chunk.end == FOREVER) & (chunk.holder != NO_HOLDER)
         if bool(open_ended.any()):
             self.waiting.add(chunk.filter(open_ended))

@@ -2,27 +2,29 @@
 
 How many copies of a row are in the result is a function of the two counts. Where it rises, copies open; where it falls, the oldest
 copies close, so births and deaths pair by their rank within the row. A copy's id follows from the row's serial number and that rank: no
-table of copies.
+table of copies. Both counts lie in one integer (left below, right above), so one cumulation serves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from kigen.lifetimes.accumulators import grown
 from kigen.lifetimes.alive import State, expand
-from kigen.lifetimes.blocks import FOREVER, Block, Ints, Signed, take_columns
-from kigen.lifetimes.events import Lifecycle
-from kigen.lifetimes.expressions import mix, row_keys
-from kigen.lifetimes.operator import Closed, Events, Message, Opened, Operator, as_block, as_signed
-from kigen.lifetimes.slots import Slots
+from kigen.lifetimes.blocks import FOREVER, Block, Ints, Mask, Signed, no_ints
+from kigen.lifetimes.events import Events, Lifecycle
+from kigen.lifetimes.expressions import mix
+from kigen.lifetimes.keys import Groups
+from kigen.lifetimes.operator import Closed, Message, Opened, Operator, as_block, as_signed
 from kigen.lifetimes.sweep import Runs, group_runs
 from kigen.plan.nodes import Distinct, Except, Intersect, Node
 
 Copies = Callable[[Ints, Ints], Ints]
+_RIGHT = np.int64(1 << 32)
+_LOW = np.int64((1 << 32) - 1)
 
 
 def copies_of(node: Node) -> Copies:
@@ -39,64 +41,67 @@ def copies_of(node: Node) -> Copies:
     return lambda left, right: ((left > 0) & (right > 0)).astype(np.int64)
 
 
+@dataclass(frozen=True)
+class _Units:
+    """Copies that open (or close), one a unit, ordered by slot and rank."""
+
+    slot: Ints
+    time: Ints
+    rank: Ints
+
+
 class CountingOperator(Operator):
     def __init__(self, node: Node, number: int, signed: bool) -> None:
         self.node, self._number, self._signed = node, number, signed
         self._copies = copies_of(node)
-        self._keys = tuple(range(len(node.schema)))
-        self._inputs = [Lifecycle(child.schema, signed) for child in node.children]
-        self._slots = Slots()
-        self._counts: list[Ints] = [np.zeros(0, dtype=np.int64) for _ in range(2)]  # alive left and right, by slot
-        self._born: Ints = np.zeros(0, dtype=np.int64)  # copies opened and closed since the row appeared, by slot
-        self._died: Ints = np.zeros(0, dtype=np.int64)
+        self._groups = Groups(node.schema)
+        self._inputs = [Lifecycle(child.schema, self._groups.assign, signed, ()) for child in node.children]
+        self._counts: Ints = no_ints()  # alive on the left and, above, on the right; by slot
+        self._born: Ints = no_ints()  # copies opened and closed since the row appeared, by slot
+        self._died: Ints = no_ints()
 
     def step(self, inputs: list[Message], now: int) -> Message:
         sides = [lifecycle.events(message, now) for lifecycle, message in zip(self._inputs, inputs, strict=True)]
         events = Events.concat(sides)
         if not len(events):
             return Signed.empty(self.node.schema) if self._signed else Block.empty(self.node.schema)
-        slot = self._slots.assign(row_keys(events.columns, len(events), self._keys))
-        self._grow()
-        runs = group_runs(slot, events.time)
-        rise = self._rise(runs, events, len(sides[0]))
-        opened, closed = self._changes(runs, events, rise)
+        capacity = self._groups.slots.capacity
+        self._counts, self._born, self._died = (grown(a, capacity) for a in (self._counts, self._born, self._died))
+        runs = group_runs(events.slot, events.time)
+        weight = events.sign if len(sides) == 1 else np.concatenate([sides[0].sign, sides[1].sign * _RIGHT])
+        rise = self._rise(runs, weight)
+        opened, closed = self._changes(runs, rise)
         touched = runs.slot[runs.first]
-        gone = touched[(self._counts[0][touched] == 0) & (self._counts[1][touched] == 0)]
+        gone = touched[self._counts[touched] == 0]
         self._born[gone] = self._died[gone] = 0
-        self._slots.release(gone)
+        self._groups.release(gone)
         return as_signed(opened, closed) if self._signed else as_block(opened, closed)
 
-    def _grow(self) -> None:
-        capacity = self._slots.capacity
-        self._counts = [grown(c, capacity) for c in self._counts]
-        self._born, self._died = grown(self._born, capacity), grown(self._died, capacity)
-
-    def _rise(self, runs: Runs, events: Events, lefts: int) -> Ints:
+    def _rise(self, runs: Runs, weight: Ints) -> Ints:
         """By how many copies the result rises (or falls) at each run."""
-        after, before = [], []
-        for side in range(2):
-            share = events.sign.copy()
-            share[slice(lefts, None) if side == 0 else slice(0, lefts)] = 0
-            values = runs.cumulated(share, self._counts[side])
-            before.append(runs.previous(values, self._counts[side]))
-            after.append(values)
+        after = runs.cumulated(weight, self._counts)
+        copies = self._copies(after & _LOW, after >> 32)
+        starts = np.flatnonzero(runs.first)
+        counts = self._counts[runs.slot[starts]]
+        before = np.empty_like(copies)
+        before[1:] = copies[:-1]
+        before[starts] = self._copies(counts & _LOW, counts >> 32)
         last = runs.last
-        for side in range(2):
-            self._counts[side][runs.slot[last]] = after[side][last]
-        return self._copies(after[0], after[1]) - self._copies(before[0], before[1])
+        self._counts[runs.slot[last]] = after[last]
+        return copies - before
 
-    def _changes(self, runs: Runs, events: Events, rise: Ints) -> tuple[Opened, Closed]:
-        born_run, born_rank = _ranks(runs, np.maximum(rise, 0), self._born)
-        died_run, died_rank = _ranks(runs, np.maximum(-rise, 0), self._died)
-        serial = self._slots.serial
-        born_id = mix(serial[runs.slot[born_run]], born_rank, self._number)
-        died_id = mix(serial[runs.slot[died_run]], died_rank, self._number)
-        start, end = runs.time[born_run], runs.time[died_run]
-        close, earlier = _pair(born_id, died_id, end)
-        sample = runs.sample()
-        opened = Opened(take_columns(events.columns, sample[born_run]), start, close, born_id)
-        columns: pa.RecordBatch | None = take_columns(events.columns, sample[died_run]) if self._signed else None
-        return opened, Closed(columns, end, died_id, earlier)
+    def _changes(self, runs: Runs, rise: Ints) -> tuple[Opened, Closed]:
+        touched = runs.slot[runs.first]
+        died_before = np.zeros(len(self._died), dtype=np.int64)
+        died_before[touched] = self._died[touched]
+        born = _units(runs, np.flatnonzero(rise > 0), rise, self._born)
+        died = _units(runs, np.flatnonzero(rise < 0), -rise, self._died)
+        serial = self._groups.slots.serial
+        born_id, died_id = (mix(serial[u.slot], u.rank, self._number) for u in (born, died))
+        close, earlier = _pair(born, died, died_before)
+        opened = Opened(self._groups.columns_of(born.slot), born.time, close, born_id)
+        columns = self._groups.columns_of(died.slot) if self._signed else None
+        return opened, Closed(columns, died.time, died_id, earlier)
 
     @property
     def next_event(self) -> int:
@@ -104,12 +109,12 @@ class CountingOperator(Operator):
 
     @property
     def held(self) -> int:
-        return sum(lifecycle.held for lifecycle in self._inputs) + len(self._slots)
+        return sum(lifecycle.held for lifecycle in self._inputs) + len(self._groups)
 
     def state(self) -> State:
         return {
             "inputs": [lifecycle.state() for lifecycle in self._inputs],
-            "slots": self._slots.state(),
+            "groups": self._groups.state(),
             "counts": self._counts,
             "born": self._born,
             "died": self._died,
@@ -118,29 +123,39 @@ class CountingOperator(Operator):
     def load(self, state: State) -> None:
         for lifecycle, saved in zip(self._inputs, state["inputs"], strict=True):
             lifecycle.load(saved)
-        self._slots.load(state["slots"])
-        self._counts = [c.copy() for c in state["counts"]]
-        self._born, self._died = state["born"].copy(), state["died"].copy()
+        self._groups.load(state["groups"])
+        self._counts, self._born, self._died = (state[k].copy() for k in ("counts", "born", "died"))
 
 
-def _ranks(runs: Runs, amount: Ints, counter: Ints) -> tuple[Ints, Ints]:
-    """Every unit of `amount` with its run and its rank within the row; `counter`, by slot, goes on from where it was."""
+def _units(runs: Runs, which: Ints, amount: Ints, counter: Ints) -> _Units:
+    """Every unit of `amount` at the runs `which`; `counter`, by slot, goes on from where it was."""
+    slot, amount = runs.slot[which], amount[which]
+    if not len(which):
+        return _Units(no_ints(), no_ints(), no_ints())
     total = np.cumsum(amount)
-    starts = np.flatnonzero(runs.first)
+    first = np.ones(len(slot), dtype=np.bool_)
+    np.not_equal(slot[1:], slot[:-1], out=first[1:])
+    starts = np.flatnonzero(first)
     base = np.where(starts > 0, total[starts - 1], 0)
-    lengths = np.diff(np.append(starts, len(total)))
-    begin = total - amount - np.repeat(base, lengths) + counter[runs.slot]
-    last = runs.last
-    counter[runs.slot[last]] = (begin + amount)[last]
-    return np.repeat(np.arange(len(runs)), amount), expand(begin, amount)
+    begin = total - amount - np.repeat(base, np.diff(np.append(starts, len(slot)))) + counter[slot]
+    counter[slot] = begin + amount  # of several for one slot the last holds
+    if bool((amount == 1).all()):
+        return _Units(slot, runs.time[which], begin)
+    return _Units(np.repeat(slot, amount), np.repeat(runs.time[which], amount), expand(begin, amount))
 
 
-def _pair(born: Ints, died: Ints, end: Ints) -> tuple[Ints, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """The death of each birth where this step holds it, else FOREVER; and which deaths are of earlier births."""
-    close = np.full(len(born), FOREVER)
-    earlier = np.ones(len(died), dtype=np.bool_)
-    if len(born) and len(died):
-        _, born_at, died_at = np.intersect1d(born, died, assume_unique=True, return_indices=True)
-        close[born_at] = end[died_at]
-        earlier[died_at] = False
+def _pair(born: _Units, died: _Units, died_before: Ints) -> tuple[Ints, Mask]:
+    """The death of each birth where this step holds it, else FOREVER; and which deaths are of earlier births.
+
+    Both come ordered by slot and rank. Slot and rank (less the deaths before the step) make one number, so a search pairs them."""
+    close = np.full(len(born.slot), FOREVER)
+    earlier = np.ones(len(died.slot), dtype=np.bool_)
+    if len(close) and len(earlier):
+        born_rank, died_rank = born.rank - died_before[born.slot], died.rank - died_before[died.slot]
+        width = int(max(born_rank.max(), died_rank.max())) + 1
+        births, deaths = born.slot * width + born_rank, died.slot * width + died_rank
+        place = np.minimum(np.searchsorted(births, deaths), len(births) - 1)
+        paired = births[place] == deaths
+        close[place[paired]] = died.time[paired]
+        earlier[paired] = False
     return close, earlier

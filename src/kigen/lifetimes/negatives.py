@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kigen.lifetimes.alive import Alive, State
+from kigen.lifetimes.alive import Alive, State, chunk_of
 from kigen.lifetimes.blocks import FOREVER, HOLDER_BITS, Block, Fills, Signed, StreamBlock, concat_columns
 from kigen.lifetimes.windows import UnboundedWindow, WindowOperator
 
@@ -28,7 +28,7 @@ class Negatives:
         return self._both(block, now)
 
     def _both(self, block: Block, now: int) -> Signed:
-        dead = self._alive.absorb(block, now)
+        dead = self._alive.absorb(chunk_of(block), block.fills, now)
         parts = [c.columns for c in (block, dead) if len(c)] or [block.columns]
         return Signed(
             concat_columns(parts),

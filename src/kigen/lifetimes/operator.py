@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from kigen.lifetimes.alive import State
-from kigen.lifetimes.blocks import FOREVER, NO_HOLDER, Block, Fills, Ints, Mask, Signed, concat_columns, filter_columns
+from kigen.lifetimes.blocks import FOREVER, NO_HOLDER, Block, Fills, Ints, Mask, Signed, concat_columns
 
 Message = Any  # Block or Signed, by the method; StreamBlock below windows
 
@@ -82,27 +82,3 @@ def as_signed(opened: Opened, closed: Closed) -> Signed:
         np.concatenate([plus, minus]),
         np.concatenate([opened.id, closed.id]),
     )
-
-
-@dataclass(frozen=True)
-class Events:
-    """Births (+1) and deaths (-1) of a step, as the sweep wants them."""
-
-    columns: pa.RecordBatch
-    time: Ints
-    sign: Ints
-
-    def __len__(self) -> int:
-        return len(self.time)
-
-    @staticmethod
-    def concat(parts: list[Events]) -> Events:
-        full = [p for p in parts if len(p)] or parts[:1]
-        return Events(
-            concat_columns([p.columns for p in full]),
-            np.concatenate([p.time for p in full]),
-            np.concatenate([p.sign for p in full]),
-        )
-
-    def where(self, mask: Mask) -> Events:
-        return Events(filter_columns(self.columns, mask), self.time[mask], self.sign[mask])

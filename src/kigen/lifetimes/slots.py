@@ -52,29 +52,52 @@ class Slots:
             position = (position[on] + 1) & mask
         return found
 
-    def assign(self, keys: Ints) -> Ints:
-        """The slot of each key; keys without one get a free slot."""
-        slots = self.find(keys)
-        missing = slots < 0
-        if bool(missing.any()):
-            fresh, inverse = np.unique(keys[missing], return_inverse=True)
-            slots[missing] = self._add(fresh)[inverse]
-        return slots
+    def assign(self, keys: Ints) -> tuple[Ints, Ints]:
+        """The slot of each key, and the places of the keys that had none and got a free slot (each such key once).
 
-    def _add(self, keys: Ints) -> Ints:
+        One walk finds and adds: whoever comes to an empty cell writes a slot of its own there; of several the last writer wins, and the
+        others see on reading back whether the winner has their key (then its slot is theirs) or not (then they go on)."""
         self._grow(len(keys))
-        slots = self._free[len(self._free) - len(keys) :][::-1].copy()
-        self._free = self._free[: len(self._free) - len(keys)]
+        found = np.empty(len(keys), dtype=np.int64)
+        mask = len(self._slot) - 1
+        own = self._free[len(self._free) - len(keys) :][::-1]
+        rest, position = np.arange(len(keys)), _home(keys, mask)
+        fresh: list[Ints] = []
+        while len(rest):
+            slot, wanted = self._slot[position], keys[rest]
+            empty = slot == _EMPTY
+            if bool(empty.any()):
+                self._slot[position[empty]] = own[rest[empty]]
+                slot = self._slot[position]
+                won = empty & (slot == own[rest])
+                self._keys[position[won]] = wanted[won]
+                fresh.append(rest[won])
+            hit = (slot >= 0) & (self._keys[position] == wanted)
+            found[rest[hit]] = slot[hit]
+            rest, position = rest[~hit], (position[~hit] + 1) & mask
+        if not fresh:
+            return found, no_ints()
+        new = np.concatenate(fresh)
+        self._take(own[new], keys[new], len(keys))
+        return found, new
+
+    def _take(self, slots: Ints, keys: Ints, offered: int) -> None:
+        """Of the free slots that were offered, these are taken now; the others go back."""
+        taken = np.zeros(offered, dtype=np.bool_)
+        at = len(self._free) - offered
+        place = np.empty(self.capacity, dtype=np.int64)
+        place[self._free[at:]] = np.arange(offered)
+        taken[place[slots]] = True
+        self._free = np.concatenate([self._free[:at], self._free[at:][~taken]])
         self.key_of[slots] = keys
-        self.serial[slots] = np.arange(self._next_serial, self._next_serial + len(keys))
-        self._next_serial += len(keys)
-        if (self._used + len(keys)) * 2 > len(self._slot):
-            self._rebuild()
-        else:
-            self._insert(keys, slots)
-        return slots
+        self.serial[slots] = np.arange(self._next_serial, self._next_serial + len(slots))
+        self._next_serial += len(slots)
+        self._used += len(slots)
 
     def _grow(self, more: int) -> None:
+        """Room for so many new keys: in the table (at most half full) and among the free slots."""
+        if (self._used + more) * 2 > len(self._slot):
+            self._rebuild(more)
         if more <= len(self._free):
             return
         old = self.capacity
@@ -95,10 +118,10 @@ class Slots:
             self._keys[position[won]] = keys[won]
             keys, slots, position = keys[~won], slots[~won], (position[~won] + 1) & mask
 
-    def _rebuild(self) -> None:
+    def _rebuild(self, more: int) -> None:
         live = np.flatnonzero(self.serial >= 0)
         size = 16
-        while size < len(live) * 4:
+        while size < (len(live) + more) * 3:
             size *= 2
         self._keys = np.zeros(size, dtype=np.int64)
         self._slot = np.full(size, _EMPTY, dtype=np.int64)
@@ -129,4 +152,4 @@ class Slots:
         self.key_of[live], self.serial[live] = state["keys"], state["serial"]
         self._free = np.flatnonzero(self.serial < 0)[::-1].copy() if capacity else no_ints()
         self._next_serial = state["next"]
-        self._rebuild()
+        self._rebuild(0)

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 
 from kigen.lifetimes.alive import Chunk, State, expand
 from kigen.lifetimes.blocks import BEFORE_TIME, Ints, StreamBlock, empty_columns, no_ints, take_columns
-from kigen.lifetimes.events import Lifecycle
+from kigen.lifetimes.events import Events, Lifecycle
 from kigen.lifetimes.expressions import row_keys
-from kigen.lifetimes.operator import Events, Message, Operator
-from kigen.lifetimes.sweep import group_runs
+from kigen.lifetimes.operator import Message, Operator
+from kigen.lifetimes.sweep import dense, group_runs
 from kigen.plan.nodes import StreamKind, ToStream
 
 
@@ -24,8 +24,8 @@ class ToStreamOperator(Operator):
     def __init__(self, node: ToStream, signed: bool) -> None:
         self.node = node
         self._whole = node.kind is StreamKind.RSTREAM
-        self._input = Lifecycle(node.schema, signed, living=self._whole)
-        self._keys = tuple(range(len(node.schema)))
+        everything = range(len(node.schema))
+        self._input = Lifecycle(node.schema, lambda columns, rows: row_keys(columns, rows, everything), signed, everything, self._whole)
         self._sequence = 0
         self._now = BEFORE_TIME
 
@@ -47,7 +47,7 @@ class ToStreamOperator(Operator):
         """Per row value and instant: one event, the instant, births less deaths."""
         if not len(events):
             return no_ints(), no_ints(), no_ints()
-        runs = group_runs(row_keys(events.columns, len(events), self._keys), events.time)
+        runs = group_runs(dense(events.slot), events.time)
         return runs.sample(), runs.time, runs.total(events.sign)
 
     def _relation(self, events: Events, before: int, now: int) -> tuple[pa.RecordBatch, Ints]:

@@ -22,7 +22,6 @@ class Runs:
     slot: Ints  # of each run
     time: Ints  # of each run
     first: Mask  # whether the run is its slot's first
-    event_run: Ints  # the run of each sorted event
 
     def __len__(self) -> int:
         return len(self.begin)
@@ -37,7 +36,8 @@ class Runs:
 
     def total(self, per_event: Ints) -> Ints:
         """Sum over the events of each run."""
-        return np.asarray(np.add.reduceat(per_event[self.order], self.begin))
+        ordered = per_event[self.order]
+        return ordered if len(self.begin) == len(ordered) else np.asarray(np.add.reduceat(ordered, self.begin))
 
     def cumulated(self, per_event: Ints, before: Ints) -> Ints:
         """The group's value after each run; `before` is its value when the step began, by slot."""
@@ -45,7 +45,7 @@ class Runs:
         starts = np.flatnonzero(self.first)
         base = np.where(starts > 0, total[starts - 1], 0)
         lengths = np.diff(np.append(starts, len(total)))
-        return total - np.repeat(base, lengths) + before[self.slot]
+        return np.asarray(total - np.repeat(base, lengths) + before[self.slot])
 
     def previous(self, after: Ints, before: Ints) -> Ints:
         """The value just before each run, from the values after them."""
@@ -54,9 +54,33 @@ class Runs:
 
 
 def group_runs(slot: Ints, time: Ints) -> Runs:
-    order = np.lexsort((time, slot))
-    slots, times = slot[order], time[order]
-    new_slot = np.concatenate([[True], slots[1:] != slots[:-1]])
-    new_run = new_slot | np.concatenate([[True], times[1:] != times[:-1]])
+    """Slots must be small numbers (below 2**31): slot and place in time are packed into one integer, and that is sorted, which
+    is many times faster than sorting by two keys."""
+    count = len(slot)
+    order = None if bool(np.all(time[1:] >= time[:-1])) else np.argsort(time, kind="stable")  # few sorted runs: merging is cheap
+    bits = max(count - 1, 1).bit_length()
+    packed = ((slot if order is None else slot[order]) << bits) | np.arange(count)
+    packed.sort()
+    places = packed & ((1 << bits) - 1)
+    slots = packed >> bits
+    order = places if order is None else order[places]
+    times = time[order]
+    new_slot = _changes(slots)
+    new_run = new_slot | _changes(times)
     begin = np.flatnonzero(new_run)
-    return Runs(order, begin, slots[begin], times[begin], new_slot[begin], np.cumsum(new_run) - 1)
+    return Runs(order, begin, slots[begin], times[begin], new_slot[begin])
+
+
+def _changes(values: Ints) -> Mask:
+    out = np.ones(len(values), dtype=np.bool_)
+    np.not_equal(values[1:], values[:-1], out=out[1:])
+    return out
+
+
+def dense(keys: Ints) -> Ints:
+    """Equal keys get equal small numbers."""
+    order = np.argsort(keys)
+    ordinal = np.cumsum(_changes(keys[order])) - 1
+    out = np.empty(len(keys), dtype=np.int64)
+    out[order] = ordinal
+    return out
