@@ -10,7 +10,7 @@ import typer
 
 from kigen.language import CqlErrors
 
-_WRONG_APP_OR_ARGUMENTS = {"CqlError", "CqlErrors", "OptionError", "ArgumentError", "CheckpointMismatch", "AppNotFound"}
+_WRONG_APP_OR_ARGUMENTS = {"CqlError", "CqlErrors", "OptionError", "ArgumentError", "CheckpointMismatch", "AppNotFound", "NothingToDraw"}
 _RUN_FAILED = {"InputError", "EvaluationError", "RunFailed", "CheckpointInUse", "SparkUnavailable"}
 
 

@@ -112,6 +112,20 @@ def explain(
         typer.echo(explained(load(app_file), format.value))
 
 
+@app.command()
+def picture(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder that --output wrote.", show_default=False)],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The PNG to write.")] = Path("lifetimes.png"),
+    query: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only these, in this order (may be repeated).")] = None,
+) -> None:
+    """Draw results as a picture of lifetimes: one lane a value, a bar from birth to death."""
+    with exit_codes():
+        from kigen.cli.picture import draw_lifetimes
+
+        drawn = draw_lifetimes(directory, out, query)
+        typer.echo(f"{out}: {', '.join(drawn)}")
+
+
 def _plural(count: int, one: str, many: str | None = None) -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
 
