@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from kigen.spark.spec import BATCH_ROWS
+from kigen.spark.spec import BATCH_ROWS, INLINE_BYTES
 
 LIFETIMES = ("dt", "nt")
 POLICIES = ("all",)
@@ -15,8 +15,9 @@ class ArgumentError(ValueError):
     """An argument of a run that cannot be: exit code 2."""
 
 
-def _default_batch_rows() -> int:
-    return int(os.environ.get("KIGEN_BATCH_ROWS", BATCH_ROWS))
+def _setting(name: str, default: int) -> int:
+    """Sizes that only tests and measurements change."""
+    return int(os.environ.get(name, default))
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class RunOptions:
     lifetime: str = "dt"
     policy: str = "all"
     duration_s: float | None = None
-    batch_rows: int = field(default_factory=_default_batch_rows)
+    batch_rows: int = field(default_factory=lambda: _setting("KIGEN_BATCH_ROWS", BATCH_ROWS))
+    inline_bytes: int = field(default_factory=lambda: _setting("KIGEN_INLINE_BYTES", INLINE_BYTES))
     keep_results: bool = True  # for RunResult.dataframe
     runtime: str = "kigen.lifetimes:TaskRuntime"
 

@@ -68,6 +68,7 @@ class Run:
             draining=options.drain,
             lifetime=options.lifetime,
             batch_rows=options.batch_rows,
+            inline_bytes=options.inline_bytes,
             runtime=options.runtime,
         )
         self._sources = self._spec.sources(started_us=0)

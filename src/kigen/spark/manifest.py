@@ -17,7 +17,6 @@ from kigen.spark.scratch import replace
 
 FORMAT = 1
 STATE_SCHEMA = "seq long, manifest string, snapshot binary"
-INLINE_BYTES = 64 << 10
 STEP_WEIGHT = 1000  # replaying one step costs about as much as this many tuples; it also bounds the manifest's length
 
 
@@ -55,9 +54,9 @@ class Manifest:
     def wants_snapshot(self, tuples_held: int) -> bool:
         return self.weight > max(tuples_held, 2 * STEP_WEIGHT)
 
-    def take_snapshot(self, data: bytes, chunks: Path) -> None:
+    def take_snapshot(self, data: bytes, chunks: Path, inline_bytes: int) -> None:
         self.references, self.weight = [], 0
-        if len(data) <= INLINE_BYTES:
+        if len(data) <= inline_bytes:
             self.snapshot, self.chunk = data, None
             return
         name = hashlib.sha256(data).hexdigest()[:32]

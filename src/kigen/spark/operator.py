@@ -45,7 +45,7 @@ def run_group(key: Key, frames: Iterator[pd.DataFrame], state: Any, spec_text: s
         for seq, payload in payloads:
             out += _step(task, kernel, manifest, seq, payload, reading)
         if manifest.wants_snapshot(kernel.tuples_held):
-            manifest.take_snapshot(kernel.snapshot(), Path(spec.checkpoint) / "chunks")
+            manifest.take_snapshot(kernel.snapshot(), Path(spec.checkpoint) / "chunks", spec.inline_bytes)
         state.update(manifest.to_state())
         _LIVE[spec.run_id, task, bucket] = manifest.seq, kernel
         out.append((task, manifest.seq, None, "chunk", None, manifest.chunk))

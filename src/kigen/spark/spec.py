@@ -16,6 +16,7 @@ from kigen.plan.nodes import App
 from kigen.plan.tasks import Task, extract_tasks
 
 BATCH_ROWS = 500_000
+INLINE_BYTES = 64 << 10  # a kernel snapshot up to this size lies in the state itself, a larger one in a file
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class RunSpec:
     draining: bool = True
     lifetime: str = "dt"
     batch_rows: int = BATCH_ROWS
+    inline_bytes: int = INLINE_BYTES
     warm_up: bool = False  # one batch without input, for nothing but to have everything started
     runtime: str = "kigen.lifetimes:TaskRuntime"  # module:class, so that tests can put another in its place
 

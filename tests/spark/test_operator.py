@@ -1,0 +1,140 @@
+"""The stateful operator without Spark: a state that is a variable, and the worker's cache lost at will."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from conftest import write_rooms
+
+from kigen.connectors import InputError
+from kigen.plan import load_app
+from kigen.spark import blocks, operator
+from kigen.spark.admission import Clock, initial_offset, next_offset
+from kigen.spark.manifest import Manifest, ManifestFormatError
+from kigen.spark.reader import AdmissionReader
+from kigen.spark.spec import RunSpec
+
+Rows = list[tuple[Any, ...]]
+
+
+class State:
+    """As much of Spark's GroupState as the operator uses."""
+
+    def __init__(self) -> None:
+        self.value: tuple[Any, ...] | None = None
+
+    @property
+    def exists(self) -> bool:
+        return self.value is not None
+
+    @property
+    def get(self) -> tuple[Any, ...]:
+        assert self.value is not None
+        return self.value
+
+    def update(self, value: tuple[Any, ...]) -> None:
+        self.value = value
+
+
+def batches(spec: RunSpec) -> list[list[tuple[str, int, int, str]]]:
+    reader, sources = AdmissionReader(spec), spec.sources(0)
+    offset, found = initial_offset(sources, 0), []
+    while (after := next_offset(sources, offset, spec.batch_rows, Clock(10**15))) != offset:
+        found.append(list(reader.readBetweenOffsets(offset, after)))
+        offset = after
+    return found
+
+
+def play(spec: RunSpec, forget: bool) -> tuple[dict[str, list[str]], dict[str, State]]:
+    """All lines of each query; with `forget`, every batch meets a worker that has nothing cached."""
+    states: dict[str, State] = {task.name: State() for task in spec.tasks}
+    lines: dict[str, list[str]] = {}
+    for rows in batches(spec):
+        for task, bucket, seq, payload in rows:
+            if forget:
+                operator._LIVE.clear()
+            frame = pd.DataFrame([(task, bucket, seq, payload)], columns=["task", "bucket", "seq", "payload"])
+            for out in operator.run_group((task, bucket), iter([frame]), states[task], spec.encode()):
+                for row in out.itertuples():
+                    assert row.kind != "error", pickle.loads(row.payload)
+                    if row.kind == "lines":
+                        lines.setdefault(row.query, []).extend(str(line) for line in blocks.decode(row.payload).to_pylist())
+    return {query: sorted(found) for query, found in lines.items()}, states
+
+
+def spec_of(tmp_path: Path, **changes: Any) -> RunSpec:
+    app = load_app(write_rooms(tmp_path, 400))
+    values = {
+        "app": app,
+        "run_id": tmp_path.name,
+        "checkpoint": str(tmp_path / "ck"),
+        "scratch": str(tmp_path),
+        "batch_rows": 37,
+        **changes,
+    }
+    return RunSpec(**values)
+
+
+def test_a_worker_that_lost_its_cache_gives_the_same_lines(tmp_path: Path) -> None:
+    kept, _ = play(spec_of(tmp_path, run_id="kept"), forget=False)
+    lost, _ = play(spec_of(tmp_path, run_id="lost"), forget=True)
+    chunked, states = play(spec_of(tmp_path, run_id="chunked", inline_bytes=0), forget=True)
+    assert set(kept) == {"hot", "meet", "calm", "arrivals"}
+    assert lost == kept
+    assert chunked == kept
+    assert any(Manifest.from_state(state.get).chunk for state in states.values())
+
+
+def test_a_batch_that_is_made_again_starts_from_the_state_before_it(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path)
+    state = State()
+    first, second = [next(row for row in rows if row[0] == "task0") for rows in batches(spec)[:2]]
+
+    def run(row: tuple[str, int, int, str]) -> list[Any]:
+        frame = pd.DataFrame([row], columns=["task", "bucket", "seq", "payload"])
+        return [r.payload for out in operator.run_group((row[0], 0), iter([frame]), state, spec.encode()) for r in out.itertuples()]
+
+    run(first)
+    before = state.value
+    once = run(second)
+    state.value = before  # Spark did not commit: the worker's cache is ahead of the state
+    assert run(second) == once
+
+
+def test_an_error_of_the_input_leaves_as_a_row_and_the_state_as_it_was(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path)
+    row = batches(spec)[0][0]
+    with (tmp_path / "readings.csv").open("r+", encoding="utf-8") as file:
+        file.readline()
+        file.seek(file.tell())
+        file.write("\x00,??")
+    state = State()
+    frame = pd.DataFrame([row], columns=["task", "bucket", "seq", "payload"])
+    (out,) = operator.run_group((row[0], 0), iter([frame]), state, spec.encode())
+    assert list(out["kind"]) == ["error"]
+    assert isinstance(pickle.loads(out["payload"][0]), InputError)
+    assert not state.exists
+
+
+def test_the_state_does_not_grow_with_the_stream(tmp_path: Path) -> None:
+    """Windows of 5 s and 100 rows, a stream of some 40 s: what is stored levels off."""
+    spec = spec_of(tmp_path, batch_rows=20, inline_bytes=1 << 30)
+    sizes: list[int] = []
+    states = {task.name: State() for task in spec.tasks}
+    for rows in batches(spec):
+        for task, bucket, seq, payload in rows:
+            frame = pd.DataFrame([(task, bucket, seq, payload)], columns=["task", "bucket", "seq", "payload"])
+            list(operator.run_group((task, bucket), iter([frame]), states[task], spec.encode()))
+        sizes.append(sum(len(s.value[1]) + len(s.value[2] or b"") for s in states.values() if s.value))
+    assert len(sizes) > 20
+    assert max(sizes[-8:]) < 1.5 * max(sizes[6:14]), sizes
+
+
+def test_state_of_another_format_is_refused() -> None:
+    with pytest.raises(ManifestFormatError, match="state format 1 required, found 9"):
+        Manifest.from_state((3, json.dumps({"v": 9}), None))
