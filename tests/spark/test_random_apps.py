@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from oracle.compare import judge, line_difference, lines_of_csv, whole_app
@@ -12,24 +11,20 @@ from oracle.generate import generate
 from oracle.pack import pack
 from oracle.render_cql import write_app
 
-kigen_engine = pytest.importorskip("kigen.engine")
+from kigen.engine import Engine
+
 PACKED = 8
 FIRST = 10_000
 ROWS_A_BATCH = {"dt": 23, "nt": 60}  # different cuts, too
 
 
-@pytest.fixture(scope="module")
-def random_engine() -> Any:
-    return kigen_engine.Engine()
-
-
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(FIRST, FIRST + 40, PACKED))
-def test_random_apps_through_spark(random_engine: Any, tmp_path: Path, first: int) -> None:
+def test_random_apps_through_spark(engine: Engine, tmp_path: Path, first: int) -> None:
     app = pack([generate(seed) for seed in range(first, first + PACKED)])
     path = write_app(app, tmp_path / "app")
     for mode, rows in ROWS_A_BATCH.items():
-        random_engine.run(str(path), drain=True, output=str(tmp_path / mode), lifetime=mode, batch_rows=rows)
+        engine.run(str(path), drain=True, output=str(tmp_path / mode), lifetime=mode, batch_rows=rows)
     oracle = Oracle(app)
     found = []
     for q in app.queries:

@@ -44,7 +44,7 @@ class Run:
         self._pipeline: Pipeline | None = None
         self._spark: Any = None
         self._began = time.monotonic()
-        self._ended: float | None = None
+        self._wall_s: float | None = None
         self._closing = False
         try:
             self._prepare()
@@ -76,7 +76,6 @@ class Run:
             source.initial()
         self._sink = BatchSink(self._spec, self._outputs(output))
         self._sink.open()
-        self._before_us = self._sink.metrics.wall_us
 
     def _outputs(self, output: str | None) -> Outputs:
         outputs: Outputs = {}
@@ -110,8 +109,9 @@ class Run:
         self._owner.add_jvm(jvm_pid(spark))
         if any(source.live for source in self._sources.values()):
             warm_up(spark, self._spec)
-        self._pipeline = Pipeline(spark, self._spec, self._sink)
         self._began = time.monotonic()
+        self._sink.start_clock()
+        self._pipeline = Pipeline(spark, self._spec, self._sink)
 
     @property
     def active(self) -> bool:
@@ -141,11 +141,12 @@ class Run:
         """End the run, if it has not ended, and raise what made it fail, if something did."""
         try:
             failure = None
-            if self._pipeline is not None and self._ended is None:
+            if self._pipeline is not None and self._wall_s is None:
                 failure = self._pipeline.failure()
                 self._pipeline.stop()
             self._sink.close()
-            self._ended = self._ended or time.monotonic()
+            if self._wall_s is None:
+                self._wall_s = (self._sink.metrics.wall_us if self._pipeline is None else self._sink.wall_us) / 1e6
             self._raise(failure)
             return self.result
         finally:
@@ -173,16 +174,22 @@ class Run:
         return Progress(min(known) if known and len(known) == len(fractions) else None, metrics.batches, arrived)
 
     @property
+    def commits(self) -> list[tuple[float, int]]:
+        """Of each batch that is durable: when (monotonic seconds), and how many tuples had been worked on by then. For measurements."""
+        return list(self._sink.commits)
+
+    @property
+    def spark_progress(self) -> list[dict[str, Any]]:
+        """What Spark says of its last few batches."""
+        return [] if self._pipeline is None else self._pipeline.progress()
+
+    @property
     def skipped(self) -> dict[str, list[str]]:
         """Of each stream, the first rows that ON ERROR SKIP left out."""
         return self._sink.record.skipped
 
     @property
-    def wall_s(self) -> float:
-        return self._before_us / 1e6 + (self._ended or time.monotonic()) - self._began
-
-    @property
     def result(self) -> RunResult:
-        report = report_of(self.app, self.options, self._sink.metrics, self.wall_s)
+        report = report_of(self.app, self.options, self._sink.metrics, self._sink.wall_us / 1e6 if self._wall_s is None else self._wall_s)
         kept = self._results if self.options.keep_results else None
         return RunResult(self.app, report, self.finished, kept, self._spark, self._scratch)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -30,6 +32,10 @@ class Pipeline:
     def stop(self) -> None:
         """End now: a batch that is not committed is abandoned, and made again by the next run on the checkpoint."""
         self._query.stop()
+
+    def progress(self) -> list[dict[str, Any]]:
+        """Of the last few batches, as Spark tells it."""
+        return [json.loads(batch.json) for batch in self._query.recentProgress]
 
     def failure(self) -> str | None:
         """What Spark says ended the query, in its own words."""

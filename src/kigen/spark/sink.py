@@ -10,6 +10,7 @@ import json
 import pickle
 import threading
 import time
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +37,24 @@ class BatchSink:
         self._closed = False
         self.lock = threading.Lock()
         self.error: Exception | None = None
+        self.commits: deque[tuple[float, int]] = deque(maxlen=10_000)  # monotonic time, tuples in so far: for measurements
         last = self._log.last()
         self.record = last or Record(-1, {}, Metrics.fresh(spec.app).to_json())
         self.metrics = Metrics.from_json(self.record.metrics)
+        self._before_us, self._began = self.metrics.wall_us, time.monotonic()
 
     def open(self) -> None:
         """Cut every output back to what the log records."""
         for name, sink in self._sinks():
             sink.open(self.record.marks.get(name))
+
+    def start_clock(self) -> None:
+        """Spark is up: the time of the run counts from here, after that of earlier runs on the checkpoint."""
+        self._began = time.monotonic()
+
+    @property
+    def wall_us(self) -> int:
+        return self._before_us + round((time.monotonic() - self._began) * 1e6)
 
     def close(self) -> None:
         with self.lock:
@@ -103,10 +114,12 @@ class BatchSink:
         for _, note in notes:
             self.metrics.committed(app, note, now_us)
         self.metrics.batches += 1
+        self.metrics.wall_us = self.wall_us
         if notes:
             self.metrics.batch.add(now_us - min(note["admitted_us"] for _, note in notes))
         self.record = Record(batch, marks, self.metrics.to_json(), sorted(finished), positions, named, skipped)
         self._log.append(self.record)
+        self.commits.append((time.monotonic(), max((m.arrived for m in self.metrics.queries.values()), default=0)))
         self._collect(named)
 
     def _collect(self, named: Snapshots) -> None:

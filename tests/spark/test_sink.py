@@ -1,0 +1,118 @@
+"""The sink without Spark: batches written once, whatever is replayed or cut short; snapshots collected."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kigen.connectors import InputError, Sink, open_sink
+from kigen.plan.nodes import App, Connector, Query, Scan, Window, WindowKind
+from kigen.plan.types import Column, Type
+from kigen.spark import blocks
+from kigen.spark.session import RETAINED_BATCHES
+from kigen.spark.sink import BatchSink
+from kigen.spark.spec import RunSpec
+
+SCHEMA = (Column("a", Type.BIGINT),)
+QUERY = Query("q", Window(Scan("s", SCHEMA), WindowKind.ROWS, 3))
+
+
+class Frame:
+    """As much of a DataFrame as the sink uses."""
+
+    def __init__(self, rows: list[tuple[Any, ...]]) -> None:
+        self._rows = rows
+
+    def toArrow(self) -> pa.Table:  # noqa: N802
+        columns = list(zip(*self._rows, strict=True))
+        return pa.table(dict(zip(blocks.COLUMNS, columns, strict=True)))
+
+
+def batch(number: int, finished: bool = False, chunk: str | None = None) -> Any:
+    (payload,) = blocks.encode(pa.table({"c0": [number], "_from": [number], "_to": pa.array([None], pa.int64())}))
+    note = {
+        "admitted_us": 0,
+        "counts": {"q": {"in": 1, "late": 0}},
+        "finished": finished,
+        "next_event_us": 5,
+        "positions": {"s": {"i": number}},
+        "skipped": {},
+        "arrivals": {"s": [[0, 1]]},
+    }
+    rows = [("task0", number, "q", "lines", payload, None), ("task0", number, None, "step", None, json.dumps(note))]
+    return Frame([*rows, ("task0", number, None, "chunk", None, chunk)])
+
+
+def sink_on(directory: Path) -> tuple[BatchSink, Sink]:
+    output = open_sink(Connector("csv", (("path", "q.csv"),)), SCHEMA, False, str(directory), "q")
+    spec = RunSpec(App((), (QUERY,)), "run", str(directory / "ck"), str(directory))
+    sink = BatchSink(spec, {"q": [("q output", output)]})
+    sink.open()
+    return sink, output
+
+
+def written(directory: Path) -> list[int]:
+    return [int(line.split(",")[0]) for line in (directory / "q.csv").read_text(encoding="utf-8").splitlines()[1:]]
+
+
+def test_a_recorded_batch_is_not_written_again(tmp_path: Path) -> None:
+    sink, _ = sink_on(tmp_path)
+    sink(batch(0), 0)
+    sink(batch(1, finished=True), 1)
+    sink.close()
+    again, _ = sink_on(tmp_path)
+    assert again.finished
+    again(batch(1, finished=True), 1)  # Spark had not committed it
+    again(batch(2), 2)
+    again.close()
+    assert written(tmp_path) == [0, 1, 2]
+    assert (again.metrics.batches, again.metrics.queries["q"].arrived, again.metrics.queries["q"].out) == (3, 3, 3)
+
+
+def test_what_was_written_without_a_record_is_cut_off(tmp_path: Path) -> None:
+    sink, output = sink_on(tmp_path)
+    sink(batch(0), 0)
+    output.write(pa.table({"c0": [77], "_from": [0], "_to": [1]}))  # killed before the record
+    output.close()
+    again, _ = sink_on(tmp_path)
+    again(batch(1), 1)
+    again.close()
+    assert written(tmp_path) == [0, 1]
+
+
+def test_an_error_row_fails_the_batch_and_keeps_its_place(tmp_path: Path) -> None:
+    sink, _ = sink_on(tmp_path)
+    error = InputError("a number required", "s.csv", 3, "a")
+    rows = [("task0", 1, "q", "lines", b"", None), ("task0", 1, None, "error", pickle.dumps(error), None)]
+    with pytest.raises(InputError, match=r"s\.csv:3: field 'a'"):
+        sink(Frame(rows), 0)  # type: ignore[arg-type]
+    assert str(sink.error) == str(error)
+    assert sink.record.batch == -1
+    sink.close()
+
+
+def test_a_closed_sink_takes_nothing_more(tmp_path: Path) -> None:
+    sink, _ = sink_on(tmp_path)
+    sink.close()
+    with pytest.raises(RuntimeError, match="stopped"):
+        sink(batch(0), 0)
+
+
+def test_snapshots_are_kept_while_a_retained_state_names_them(tmp_path: Path) -> None:
+    sink, _ = sink_on(tmp_path)
+    chunks = tmp_path / "ck" / "chunks"
+    chunks.mkdir(parents=True)
+    for number in range(40):
+        name = f"chunk{number // 4}"
+        (chunks / name).touch()
+        sink(batch(number, chunk=name), number)
+        needed = {f"chunk{n // 4}" for n in range(max(0, number - RETAINED_BATCHES), number + 1)}
+        found = {path.name for path in chunks.iterdir()}
+        assert needed <= found
+        assert len(found) <= RETAINED_BATCHES // 4 + 2
+    sink.close()
