@@ -1,0 +1,27 @@
+"""Throughput in steady state, from what was done by when: the start is left out, and the filling of the window where enough follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_AT_LEAST = 3  # batches that must remain
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A batch has ended: at `at_s` on some clock, `tuples` had been worked on since the beginning."""
+
+    at_s: float
+    tuples: int
+
+
+def steady_rate(marks: Sequence[Mark], window: int) -> float:
+    """Tuples a second after the first batches. The first batch never counts: it pays for the start."""
+    if len(marks) < 2:
+        raise ValueError(f"steady state needs at least 2 batches, found {len(marks)}: give more tuples, or smaller batches")
+    first = 1 if len(marks) - 2 >= _AT_LEAST else 0
+    while marks[first].tuples < window and len(marks) - 1 - (first + 1) >= _AT_LEAST:
+        first += 1
+    begin, end = marks[first], marks[-1]
+    return (end.tuples - begin.tuples) / max(end.at_s - begin.at_s, 1e-9)
