@@ -46,7 +46,7 @@ class Pipeline:
 def warm_up(spark: SparkSession, spec: RunSpec) -> None:
     """Run one batch of nothing: the first batch of a Spark costs seconds, which the first tuples of a live stream should not wait for."""
     checkpoint = str(Path(spec.scratch) / "warm-up")
-    cold = dataclasses.replace(spec, run_id=f"{spec.run_id}-warm-up", checkpoint=checkpoint, draining=True, warm_up=True)
+    cold = dataclasses.replace(spec, run_id=f"{spec.run_id}-warm-up", checkpoint=checkpoint, warm_up=True)
     _start(own_settings(spark), cold, lambda frame, _: frame.toArrow()).awaitTermination()
 
 
@@ -59,7 +59,8 @@ def _start(spark: SparkSession, spec: RunSpec, sink: Callable[[DataFrame, int], 
         step = functools.partial(operator.run_group, spec_text=text)
         results = frame.groupBy("task", "bucket").applyInPandasWithState(step, blocks.SCHEMA, manifest.STATE_SCHEMA, "append", "NoTimeout")
         writer = results.writeStream.foreachBatch(sink).option("checkpointLocation", str(Path(spec.checkpoint) / "spark"))
-        return (writer.trigger(availableNow=True) if spec.draining else writer.trigger(processingTime="0 seconds")).start()
+        ends = spec.draining or spec.warm_up
+        return (writer.trigger(availableNow=True) if ends else writer.trigger(processingTime="0 seconds")).start()
 
 
 def _partitions(spark: SparkSession, spec: RunSpec) -> int:
