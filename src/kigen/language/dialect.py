@@ -32,6 +32,10 @@ class CqlSyntaxError(ParseError):
         self.message, self.span, self.hint = message, span, hint
 
 
+LARGEST_COUNT = 10**15  # rows of a window
+LONGEST_US = 3_000 * 365 * 86_400 * 10**6  # of a window: times stay within four-digit years
+
+
 class CqlBaseParser(DuckDBParser):
     """DuckDB's grammar with windows and places; the statements of an app file are in `statements`."""
 
@@ -177,6 +181,8 @@ class CqlBaseParser(DuckDBParser):
         value, span = self.number(what)
         if value != int(value) or value < 1:
             raise self.fail(f"{what} needs a whole number of at least 1, got {value}", span, "write 1 or more")
+        if value > LARGEST_COUNT:
+            raise self.fail(f"{what} can be {LARGEST_COUNT:,} at most, got {value:,}", span, "write [UNBOUNDED] for all tuples")
         return int(value)
 
     def duration(self, what: str, zero: str | None = None, may_be_zero: bool = False) -> int:
@@ -194,6 +200,8 @@ class CqlBaseParser(DuckDBParser):
         if us != int(us):
             whole = (span[0], self._prev.end + 1)
             raise self.fail(f"{what} must be a whole number of microseconds, got {us}", whole, "write it in MICROSECONDS")
+        if us > LONGEST_US:
+            raise self.fail(f"{what} can be 3,000 years at most", (span[0], self._prev.end + 1), "write [UNBOUNDED] for all tuples")
         return int(us)
 
     def name(self, what: str) -> Name:

@@ -27,6 +27,7 @@ from kigen.lifetimes.blocks import (
     no_ints,
     take_columns,
 )
+from kigen.lifetimes.search import consecutive, overlap, places, strictly_ordered
 from kigen.plan.types import Schema
 
 State = dict[str, Any]
@@ -156,6 +157,7 @@ class _Held:
     chunk: Chunk  # ordered by holder
     open: Mask
     left: int  # how many are open
+    gapless: bool  # holders count up one by one
 
 
 class Waiting:
@@ -168,9 +170,12 @@ class Waiting:
     def add(self, chunk: Chunk) -> None:
         if len(chunk):
             holder = chunk.holder
-            if not bool(np.all(holder[1:] >= holder[:-1])):
+            strict = strictly_ordered(holder)
+            if not strict and not bool(np.all(holder[1:] >= holder[:-1])):
                 chunk = chunk.take(np.argsort(holder, kind="stable"))
-            self._held.append(_Held(chunk, np.ones(len(chunk), dtype=np.bool_), len(chunk)))
+                strict = strictly_ordered(chunk.holder)
+            gapless = strict and consecutive(chunk.holder)
+            self._held.append(_Held(chunk, np.ones(len(chunk), dtype=np.bool_), len(chunk), gapless))
             if len(self._held) > _MAX_CHUNKS:
                 kept, self._held = self._held, []
                 for i in range(0, len(kept), 2):
@@ -189,17 +194,14 @@ class Waiting:
     @staticmethod
     def _fill_one(held: _Held, fills: Fills) -> list[Chunk]:
         holder = held.chunk.holder
-        low = int(np.searchsorted(fills.holder, holder[0], side="left"))
-        high = int(np.searchsorted(fills.holder, holder[-1], side="right"))
-        if low >= high:
+        within = overlap(fills.holder, holder)
+        if within.start >= within.stop:
             return []
-        wanted, ends = fills.holder[low:high], fills.end[low:high]
-        begin = np.searchsorted(holder, wanted, side="left")
-        counts = np.searchsorted(holder, wanted, side="right") - begin
-        index = expand(begin, counts)
-        death = np.repeat(ends, counts)
+        begin, counts = places(holder, fills.holder[within], held.gapless)
+        index, death = (begin, fills.end[within]) if held.gapless else (expand(begin, counts), np.repeat(fills.end[within], counts))
         fresh = held.open[index]
-        index, death = index[fresh], death[fresh]
+        if not bool(fresh.all()):
+            index, death = index[fresh], death[fresh]
         if not len(index):
             return []
         held.open[index] = False
@@ -208,6 +210,7 @@ class Waiting:
         chunk.end = death
         if held.left and held.left * 2 < len(held.open):
             held.chunk, held.open = held.chunk.filter(held.open), np.ones(held.left, dtype=np.bool_)
+            held.gapless = held.gapless and consecutive(held.chunk.holder)
         return [chunk]
 
     def chunks(self) -> list[Chunk]:

@@ -183,7 +183,7 @@ class Signed:
         at, ids = self.at[born], self.id[born]
         fills = Fills(self.id[dead], self.at[dead]).sorted()
         end = np.full(len(at), FOREVER)
-        if len(fills) and len(at):
+        if len(fills) and len(at) and int(fills.holder[-1]) >= int(ids.min()):
             place = np.minimum(np.searchsorted(fills.holder, ids), len(fills) - 1)
             end = np.where(fills.holder[place] == ids, fills.end[place], FOREVER)
         return Block(filter_columns(self.columns, born), at, end, ids, fills)

@@ -49,8 +49,11 @@ class TaskRuntime:
         for query in task.queries:
             self._nodes.extend(n for n in query.root.walk() if n not in self._nodes)
         self._place = {node: i for i, node in enumerate(self._nodes)}
+        self._children = [[self._place[child] for child in node.children] for node in self._nodes]
+        self._roots = {q.name: self._place[q.root] for q in task.queries}
         self._operators = [self._make(node, i + 1) for i, node in enumerate(self._nodes)]
         self._lines = {q.name: Lines(q, self._signed) for q in task.queries}
+        self._streams = {q.name: q.streams for q in task.queries}
         self._now = BEFORE_TIME
 
     def _make(self, node: Node, number: int) -> Any:
@@ -81,7 +84,7 @@ class TaskRuntime:
         for name, given in inputs.items():
             accepted[name] = self._intakes[name].take_in(given)
         for query in self.task.queries:
-            shares = [accepted.get(s, (0, 0)) for s in query.streams]
+            shares = [accepted.get(s, (0, 0)) for s in self._streams[query.name]]
             result.counts[query.name] = {"in": sum(a for a, _ in shares), "late": sum(b for _, b in shares)}
         outputs: dict[str, list[pa.Table]] = {}
         target = min(intake.progress for intake in self._intakes.values())
@@ -100,7 +103,7 @@ class TaskRuntime:
         """Where time must halt on its way to `target`: at the end of each query that ends, and at the target itself."""
         ends: dict[int, list[Query]] = {}
         for query in self.task.queries:
-            intakes = [self._intakes[s] for s in query.streams]
+            intakes = [self._intakes[s] for s in self._streams[query.name]]
             if self._lines[query.name].finished or not all(i.ended for i in intakes):
                 continue
             last = max((i.last for i in intakes if i.last is not None), default=None)
@@ -114,11 +117,11 @@ class TaskRuntime:
 
     def _advance(self, now: int, outputs: dict[str, list[pa.Table]]) -> None:
         messages: list[Message] = []
-        for node, operator in zip(self._nodes, self._operators, strict=True):
+        for children, operator in zip(self._children, self._operators, strict=True):
             if isinstance(operator, Intake):
                 messages.append(operator.release(now))
             else:
-                inputs = [messages[self._place[child]] for child in node.children]
+                inputs = [messages[child] for child in children]
                 if isinstance(operator, (WindowOperator, Negatives)):
                     stream = inputs[0]
                     assert isinstance(stream, StreamBlock)
@@ -129,7 +132,7 @@ class TaskRuntime:
         for query in self.task.queries:
             lines = self._lines[query.name]
             if not lines.finished:
-                self._emit(outputs, query.name, lines.step(messages[self._place[query.root]]))
+                self._emit(outputs, query.name, lines.step(messages[self._roots[query.name]]))
 
     @staticmethod
     def _emit(outputs: dict[str, list[pa.Table]], name: str, table: pa.Table | None) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from kigen.lifetimes.alive import Chunk, State, expand
 from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, Fills, Ints, Mask, concat_ints, no_ints
+from kigen.lifetimes.search import consecutive, overlap, places, strictly_ordered
 from kigen.plan.types import Schema
 
 
@@ -18,11 +19,26 @@ from kigen.plan.types import Schema
 class _Piece:
     chunk: Chunk  # ordered by key
     keys: Ints
-    by_holder: Ints  # order by holder, of the tuples without a known death when the piece was made
+    unique: bool  # no key twice
+    by_holder: Ints  # places of the tuples without a known death when the piece was made, by holder
+    holders: Ints  # of those, ordered
+    gapless: bool  # the holders count up one by one
     latest: int  # no tuple in it lives longer
 
     def __len__(self) -> int:
         return len(self.keys)
+
+
+def _equal(keys: Ints, piece: _Piece) -> tuple[Ints, Ints]:
+    """Pairs (place in `keys`, place in the piece) of equal keys; `keys` are ordered."""
+    if not len(keys):
+        return no_ints(), no_ints()
+    begin = np.searchsorted(piece.keys, keys, side="left")
+    if piece.unique:
+        hit = np.flatnonzero(piece.keys[np.minimum(begin, len(piece) - 1)] == keys)
+        return hit, begin[hit]
+    counts = np.searchsorted(piece.keys, keys, side="right") - begin
+    return np.repeat(np.arange(len(keys)), counts), expand(begin, counts)
 
 
 @dataclass(frozen=True)
@@ -61,54 +77,64 @@ class Side:
             piece = self._pieces.pop()
             living = piece.chunk.end >= self._now
             kept = (piece.chunk, piece.keys) if bool(living.all()) else (piece.chunk.filter(living), piece.keys[living])
-            chunks.append(kept[0])
-            all_keys.append(kept[1])
+            chunks.insert(0, kept[0])  # older first: keys that grow with time stay in order
+            all_keys.insert(0, kept[1])
             size += len(kept[1])
         self._pieces.append(self._piece(Chunk.concat(chunks, self._schema), concat_ints(all_keys)))
 
     @staticmethod
     def _piece(chunk: Chunk, keys: Ints) -> _Piece:
-        if not bool(np.all(keys[1:] >= keys[:-1])):
-            order = np.argsort(keys, kind="stable")
-            chunk, keys = chunk.take(order), keys[order]
-        else:
+        unique = strictly_ordered(keys)
+        if unique or bool(np.all(keys[1:] >= keys[:-1])):
             chunk = Chunk(chunk.columns, chunk.start, chunk.end.copy(), chunk.holder)
-        open_ended = np.flatnonzero(chunk.end == FOREVER)
-        by_holder = open_ended[np.argsort(chunk.holder[open_ended], kind="stable")]
-        return _Piece(chunk, keys, by_holder, int(chunk.end.max()))
+        else:
+            order = np.argsort(keys)
+            chunk, keys = chunk.take(order), keys[order]
+            unique = strictly_ordered(keys)
+        by_holder = np.flatnonzero(chunk.end == FOREVER)
+        holders = chunk.holder[by_holder]
+        strict = strictly_ordered(holders)
+        if not strict:
+            order = np.argsort(holders)
+            by_holder, holders = by_holder[order], holders[order]
+            strict = strictly_ordered(holders)
+        return _Piece(chunk, keys, unique, by_holder, holders, strict and consecutive(holders), int(chunk.end.max()))
 
     def fill(self, fills: Fills) -> None:
         if not len(fills):
             return
         fills = fills.sorted()
         for piece in self._pieces:
-            if not len(piece.by_holder):
-                continue
-            holders = piece.chunk.holder[piece.by_holder]
-            low = int(np.searchsorted(fills.holder, holders[0], side="left"))
-            high = int(np.searchsorted(fills.holder, holders[-1], side="right"))
-            if low >= high:
-                continue
-            begin = np.searchsorted(holders, fills.holder[low:high], side="left")
-            counts = np.searchsorted(holders, fills.holder[low:high], side="right") - begin
-            index = piece.by_holder[expand(begin, counts)]
-            death = np.repeat(fills.end[low:high], counts)
-            piece.chunk.end[index] = np.minimum(piece.chunk.end[index], death)
-            if len(index) * 4 > len(holders):
-                piece.by_holder = piece.by_holder[piece.chunk.end[piece.by_holder] == FOREVER]
-                piece.latest = int(piece.chunk.end.max())
+            within = overlap(fills.holder, piece.holders) if len(piece.holders) else slice(0, 0)
+            if within.start < within.stop:
+                self._fill_piece(piece, fills.holder[within], fills.end[within])
+
+    @staticmethod
+    def _fill_piece(piece: _Piece, holder: Ints, end: Ints) -> None:
+        begin, counts = places(piece.holders, holder, piece.gapless)
+        if not piece.gapless:
+            begin, end = expand(begin, counts), np.repeat(end, counts)
+        index = piece.by_holder[begin]
+        piece.chunk.end[index] = np.minimum(piece.chunk.end[index], end)
+        if len(index) * 4 > len(piece.holders):
+            still = piece.chunk.end[piece.by_holder] == FOREVER
+            piece.by_holder, piece.holders = piece.by_holder[still], piece.holders[still]
+            piece.gapless = piece.gapless and consecutive(piece.holders)
+            piece.latest = int(piece.chunk.end.max())
 
     def probe(self, chunk: Chunk, keys: Ints) -> Matches:
         """All pairs (given tuple, kept tuple) of equal keys whose lifetimes may overlap."""
         ours: list[Ints] = []
         theirs: list[Chunk] = []
+        order = None if bool(np.all(keys[1:] >= keys[:-1])) else np.argsort(keys)
+        sorted_keys = keys if order is None else keys[order]
         for piece in self._pieces if len(chunk) else []:
-            begin = np.searchsorted(piece.keys, keys, side="left")
-            counts = np.searchsorted(piece.keys, keys, side="right") - begin
-            mine = np.repeat(np.arange(len(keys)), counts)
-            found = expand(begin, counts)
+            within = overlap(sorted_keys, piece.keys)
+            mine, found = _equal(sorted_keys[within], piece)
+            mine = mine + within.start if order is None else order[mine + within.start]
             meet = (piece.chunk.start[found] <= chunk.end[mine]) & (piece.chunk.end[found] >= chunk.start[mine])
-            mine, found = mine[meet], found[meet]
+            if not bool(meet.all()):
+                mine, found = mine[meet], found[meet]
             if len(mine):
                 ours.append(mine)
                 theirs.append(piece.chunk.take(found))

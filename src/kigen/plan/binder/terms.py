@@ -95,13 +95,14 @@ class Term:
 
 
 def _joined(source: Source, span: Span) -> Iterator[tuple[Span, TokenType]]:
-    """The tokens of a span; operators that sqlglot cuts in two (`<<`, `!~`) are one again."""
+    """The tokens of a span; what sqlglot cuts in two (`<<`, `!~`, `.5`) is one again."""
     open_span: Span | None = None
     kind = TokenType.VAR
     for token in source.tokens_in(span):
         if open_span is not None:
             both = source.text[open_span[0] : token.end + 1]
-            if open_span[1] == token.start and all(c in _OPERATORS for c in both):
+            fraction = both.startswith(".") and token.token_type == TokenType.NUMBER  # `.5`
+            if open_span[1] == token.start and (fraction or all(c in _OPERATORS for c in both)):
                 open_span = (open_span[0], token.end + 1)
                 continue
             yield open_span, kind
