@@ -1,0 +1,69 @@
+"""Live streams through Spark: stopped and taken up again; expiry as news; a session that the user brings."""
+
+from __future__ import annotations
+
+import csv
+import time
+from pathlib import Path
+
+import pytest
+
+from kigen.engine import Engine, Run
+
+CARS = """CREATE STREAM cars (id BIGINT, speed DOUBLE)
+  FROM synthetic (rate = {rate}, seed = 7, id = 'sequence', speed = 'normal(80, 10)');
+"""
+
+
+def await_batches(run: Run, count: int) -> None:
+    until = time.monotonic() + 200
+    while run.progress.batches < count and run.active and time.monotonic() < until:
+        time.sleep(0.05)
+    assert run.progress.batches >= count
+
+
+@pytest.mark.timeout(500)
+def test_a_live_run_goes_on_where_it_was_stopped(engine: Engine, tmp_path: Path) -> None:
+    app = tmp_path / "cars.cql"
+    app.write_text(CARS.format(rate=300) + "CREATE QUERY ids AS ISTREAM(SELECT id FROM cars [ROWS 7]);", encoding="utf-8")
+    options = {"drain": False, "output": str(tmp_path), "checkpoint": str(tmp_path / "ck"), "keep_results": False}
+    for batches in (3, 6):
+        run = engine.start(app, **options)
+        await_batches(run, batches)
+        result = run.stop()
+        assert not result.finished
+    with (tmp_path / "ids.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["id"]) for row in rows] == list(range(len(rows))), "nothing lost, nothing twice"
+    assert [row["_at"] for row in rows] == sorted(row["_at"] for row in rows)
+    assert result.report["batches"] >= 6
+
+
+@pytest.mark.timeout(300)
+def test_a_death_makes_a_batch_though_nothing_arrives(engine: Engine, tmp_path: Path) -> None:
+    """One tuple every 100 s: the average of the first one ends after a second, and is written then.
+
+    id 0   |-------|                     (next tuple: 100 s later)
+           0 s     1 s
+    """
+    app = tmp_path / "cars.cql"
+    app.write_text(CARS.format(rate=0.01) + "CREATE QUERY left AS DSTREAM(SELECT id FROM cars [RANGE 1 SECONDS]);", encoding="utf-8")
+    run = engine.start(app, drain=False, output=str(tmp_path), keep_results=False)
+    await_batches(run, 2)
+    run.stop()
+    lines = (tmp_path / "left.csv").read_text(encoding="utf-8").splitlines()
+    assert [line.split(",")[0] for line in lines] == ["id", "0"]
+
+
+@pytest.mark.timeout(300)
+def test_a_session_of_the_user_keeps_its_settings(engine: Engine, tmp_path: Path) -> None:
+    spark = engine.spark
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    app = tmp_path / "cars.cql"
+    text = "CREATE STREAM cars (id BIGINT, speed DOUBLE) FROM synthetic (rate = 10, rows = 50, id = 'sequence', speed = 'normal(80, 10)');"
+    app.write_text(text + "CREATE QUERY q AS SELECT id FROM cars [UNBOUNDED];", encoding="utf-8")
+    mine = Engine(spark)
+    assert sorted(row["id"] for row in mine.run(app).dataframe("q").collect()) == list(range(50))
+    mine.close()
+    assert spark.conf.get("spark.sql.shuffle.partitions") == before
+    assert spark.range(3).count() == 3, "a session that is not ours stays open"
