@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any
 
-from rich.box import SIMPLE
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -74,13 +74,14 @@ def closing_table(report: dict[str, Any], skipped: dict[str, list[str]]) -> None
     console = Console()
     if not console.is_terminal:
         console = Console(width=140)
-    table = Table(title=f"{report['batches']} batches in {report['wall_s']:.1f} s", title_justify="left", box=SIMPLE)
+    queries = report["queries"]
+    counts = ["in", "out", *(name for name in ("late", "skipped") if any(q[name] for q in queries.values())), "missed"]
+    table = Table(title=f"{report['batches']} batches in {report['wall_s']:.1f} s; latencies in ms", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("query")
-    for name in ("in", "out", "late", "skipped", "missed", "deadline ms", "p50 ms", "p95 ms", "p99 ms"):
+    for name in (*counts, "deadline", "p50", "p95", "p99"):
         table.add_column(name, justify="right")
-    for name, query in report["queries"].items():
-        latency = query["latency_ms"]
-        numbers = [query["in"], query["out"], query["late"], query["skipped"], query["missed"], query["deadline_ms"], *latency.values()]
+    for name, query in queries.items():
+        numbers = [*(query[count] for count in counts), query["deadline_ms"], *query["latency_ms"].values()]
         table.add_row(name, *(_shown(number) for number in numbers))
     console.print(table)
     for stream, rows in skipped.items():
