@@ -26,7 +26,14 @@ _POLL_S = 0.25
 
 
 def run_end_to_end(
-    engine: Engine, query: PaperQuery, kind: str, window: int, lifetime: str, paths: dict[str, str], out: Path, batch_rows: int | None = None
+    engine: Engine,
+    query: PaperQuery,
+    kind: str,
+    window: int,
+    lifetime: str,
+    paths: dict[str, str],
+    out: Path,
+    batch_rows: int | None = None,
 ) -> Answer:
     """One run; every result row is written to `out`, then deleted. `rate` is in tuples a second, in steady state."""
     shutil.rmtree(out, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The paper's queries in plain Structured Streaming, as a good user would write them: native wherever it can be, results with `_from` and `_to`.
+"""The paper's queries in plain Structured Streaming, as a good user would write them: native where it can be, rows with their lifetimes.
 
 The sliding average has no native form: per group, the tuples of the window are kept in state, and each batch computes all changes
 between its tuples at once with numpy (births and deaths sorted, cumulated, cut into intervals).
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as fn
 
 _SCHEMAS = {
     "stru": "ca string, cb long, cc string, ts timestamp",
@@ -28,7 +28,7 @@ def read(spark: SparkSession, stream: str, path: str, files_a_batch: int) -> Dat
 
 def plain_query(name: str, streams: list[DataFrame], size_ms: int) -> DataFrame:
     """`size_ms` is the window of each stream."""
-    window = F.expr(f"interval {size_ms} milliseconds")
+    window = fn.expr(f"interval {size_ms} milliseconds")
     if name == "selection":
         return _alive(streams[0].where("cb > 3"), window)
     if name == "projection":
@@ -43,16 +43,16 @@ def plain_query(name: str, streams: list[DataFrame], size_ms: int) -> DataFrame:
 
 
 def _alive(frame: DataFrame, window: Column) -> DataFrame:
-    return frame.withColumns({"_from": F.col("ts"), "_to": F.col("ts") + window})
+    return frame.withColumns({"_from": fn.col("ts"), "_to": fn.col("ts") + window})
 
 
 def _join(left: DataFrame, right: DataFrame, size_ms: int) -> DataFrame:
     """Watermarks and time bounds on both sides: Spark can forget tuples that nothing can meet any more."""
     mine = left.withWatermark("ts", "0 seconds").alias("l")
-    other = right.select(*(F.col(c).alias(f"{c}_1") for c in right.columns)).withWatermark("ts_1", "0 seconds").alias("r")
+    other = right.select(*(fn.col(c).alias(f"{c}_1") for c in right.columns)).withWatermark("ts_1", "0 seconds").alias("r")
     bounds = f"ca = ca_1 AND ts_1 < ts + interval {size_ms} milliseconds AND ts_1 > ts - interval {size_ms} milliseconds"
-    window = F.expr(f"interval {size_ms} milliseconds")
-    return mine.join(other, F.expr(bounds)).withColumns({"_from": F.greatest("ts", "ts_1"), "_to": F.least("ts", "ts_1") + window})
+    window = fn.expr(f"interval {size_ms} milliseconds")
+    return mine.join(other, fn.expr(bounds)).withColumns({"_from": fn.greatest("ts", "ts_1"), "_to": fn.least("ts", "ts_1") + window})
 
 
 def _average(frame: DataFrame, size_ms: int) -> DataFrame:
@@ -61,11 +61,11 @@ def _average(frame: DataFrame, size_ms: int) -> DataFrame:
     def changes(key: tuple[str, str], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         yield average_step(frames, state, size_us)
 
-    slim = frame.select("ca", "cc", F.unix_micros("ts").alias("ts"), "cb")
+    slim = frame.select("ca", "cc", fn.unix_micros("ts").alias("ts"), "cb")
     found = slim.groupBy("ca", "cc").applyInPandasWithState(
         changes, "mean double, start_us long, stop_us long", _STATE, "append", "NoTimeout"
     )
-    return found.select("mean", F.timestamp_micros("start_us").alias("_from"), F.timestamp_micros("stop_us").alias("_to"))
+    return found.select("mean", fn.timestamp_micros("start_us").alias("_from"), fn.timestamp_micros("stop_us").alias("_to"))
 
 
 def average_step(frames: Iterator[pd.DataFrame], state: Any, size_us: int) -> pd.DataFrame:

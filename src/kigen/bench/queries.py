@@ -63,7 +63,8 @@ def window_clause(query: PaperQuery, kind: str, window: int) -> str:
 def app_text(query: PaperQuery, kind: str, window: int, paths: dict[str, str], into: str | None) -> str:
     """The app file; `paths` are the streams' parquet folders, `into` the folder of the results (None: no sink, for the kernel)."""
     streams = [
-        f"CREATE STREAM {name} ({_COLUMNS[name]}) TIMESTAMP BY ts FROM parquet (path = '{paths.get(name, name)}');" for name in query.streams
+        f"CREATE STREAM {name} ({_COLUMNS[name]}) TIMESTAMP BY ts FROM parquet (path = '{paths.get(name, name)}');"
+        for name in query.streams
     ]
     sink = "" if into is None else f"\n  INTO parquet (path = '{into}')"
     body = query.cql.format(w=window_clause(query, kind, window))

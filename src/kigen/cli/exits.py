@@ -11,7 +11,7 @@ import typer
 from kigen.language import CqlErrors
 
 _WRONG_APP_OR_ARGUMENTS = {"CqlError", "CqlErrors", "OptionError", "ArgumentError", "CheckpointMismatch", "AppNotFound", "NothingToDraw"}
-_RUN_FAILED = {"InputError", "EvaluationError", "RunFailed", "CheckpointInUse", "SparkUnavailable"}
+_RUN_FAILED = {"InputError", "EvaluationError", "RunFailed", "CheckpointInUse", "SparkUnavailable", "ContestantFailed"}
 
 
 class AppNotFound(ValueError):

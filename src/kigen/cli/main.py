@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 
+from kigen.cli.bench import bench
 from kigen.cli.exits import exit_codes
 
 EXAMPLE = """
@@ -39,6 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(bench, name="bench")
 AppFile = Annotated[
     Path, typer.Argument(metavar="APP", help="The app file: CREATE STREAM and CREATE QUERY statements.", show_default=False)
 ]
