@@ -1,0 +1,133 @@
+"""`pack`, Kigen's own policy: many queries share one micro-batch, whose predicted length is capped.
+
+A tuple that just missed a batch waits for it and then for its own, so two batches and some slack must fit the shortest deadline:
+2T + slack <= Dmin. Within T, in this order:
+1. what cannot survive the batch is let go, if it is FIRM;
+2. if everything fits, everything goes; if all deadlines hold in EDF order, the most urgent go;
+3. else there is overload, and EDF would serve only what is nearly late. Tasks are ranked, by `overload`: shortest deadlines first, or
+   cheapest tuples first. The first of the ranking, up to 95 % of what the processor can do, are protected: they go first, and what time is
+   left goes to the others.
+If even the fixed cost F does not fit T, a batch holds as much work as F: more batches would only cost more of it.
+Cost of a decision: some vector operations over (slots x tasks) numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kigen.schedule.calendar_policy import CalendarPolicy, fill
+from kigen.schedule.cost_model import CostModel
+from kigen.schedule.events import Decision, Floats, Ints, ScheduledTask
+from kigen.schedule.rates import ArrivalRates
+
+OVERLOAD_ORDERS = ("shortest", "cheapest", "edf")
+PROTECTED_LOAD = 0.95
+_SLACK = 0.04  # of the shortest deadline, beside what the spread of predictions asks for
+
+
+class Pack(CalendarPolicy):
+    def __init__(
+        self,
+        name: str,
+        tasks: Sequence[ScheduledTask],
+        costs: CostModel,
+        phi_us: float,
+        overload: str = "shortest",
+        protected: float = PROTECTED_LOAD,
+    ) -> None:
+        super().__init__(name, tasks, costs, phi_us)
+        if overload not in OVERLOAD_ORDERS:
+            raise ValueError(f"no overload order '{overload}': write one of {', '.join(OVERLOAD_ORDERS)}")
+        self._overload, self._protected = overload, protected
+        self._rates = ArrivalRates(len(self.tasks))
+        self.overloaded = False
+
+    def arrived(self, task: int, count: int, arrival_us: float) -> None:
+        super().arrived(task, count, arrival_us)
+        self._rates.arrived(task, count)
+
+    def arrived_many(self, tasks: Ints, counts: Ints, arrivals_us: Floats) -> None:
+        super().arrived_many(tasks, counts, arrivals_us)
+        self._rates.arrived_many(tasks, counts)
+
+    def cap_us(self) -> float:
+        """T: what a micro-batch may take, the fixed cost included."""
+        if math.isinf(self.shortest_us):
+            return math.inf
+        slack_us = _SLACK * self.shortest_us + 2 * self.costs.noise_us
+        return max((self.shortest_us - slack_us) / 2, 2 * self.costs.fixed_us)
+
+    def next(self, now_us: float) -> Decision:
+        self._rates.advance(now_us)
+        waiting = self._calendar.view()
+        if not len(waiting):
+            self._shed_now = 0
+            return Decision()
+        tuple_us = np.array(self.costs.costs_us)
+        fixed_us, cap_us = self.costs.fixed_us, self.cap_us()
+        length_us = min(cap_us, fixed_us + float(self._calendar.pending @ tuple_us))
+        shed = self._shed(now_us + length_us)
+        waiting = self._calendar.view()
+        if fixed_us + float(self._calendar.pending @ tuple_us) <= cap_us:
+            return self._decide(self._calendar.take_all(), shed)
+        work_us = waiting @ tuple_us
+        budget_us = cap_us - fixed_us
+        self.overloaded = not self._feasible(work_us, now_us, cap_us)
+        if not self.overloaded or self._overload == "edf":
+            return self._decide(self._take_in_order(work_us, tuple_us, budget_us), shed)
+        return self._decide(self._take_ranked(waiting, tuple_us, budget_us), shed)
+
+    def _feasible(self, work_us: Floats, now_us: float, cap_us: float) -> bool:
+        """Whether every deadline holds if all that waits now runs in the order of deadlines, in batches of the capped length."""
+        stretch = cap_us / (cap_us - self.costs.fixed_us)
+        done_us = now_us + np.cumsum(work_us) * stretch + (cap_us - self.costs.fixed_us)
+        return bool((done_us <= self._calendar.keys_us())[work_us > 0].all())
+
+    def _ranking(self, tuple_us: Floats) -> Ints:
+        if self._overload == "cheapest":
+            return np.lexsort((self.deadlines_us, tuple_us))
+        return np.lexsort((tuple_us, self.deadlines_us))
+
+    def _take_ranked(self, waiting: Floats, tuple_us: Floats, budget_us: float) -> Floats:
+        """The protected tasks in EDF order, then the others in order of rank."""
+        ranking = self._ranking(tuple_us)
+        able = self._protected * budget_us / (budget_us + self.costs.fixed_us)
+        load = np.cumsum((self._rates.per_us * tuple_us)[ranking])
+        first = np.zeros(len(tuple_us))
+        first[ranking[load <= able]] = 1.0
+        taken = self._take_protected(waiting, first, tuple_us, budget_us)
+        left_us = budget_us - float(taken @ tuple_us)
+        others = ranking[load > able]
+        part = fill(self._calendar.pending[others], tuple_us[others], left_us)
+        for task, count in zip(others[part > 0].tolist(), part[part > 0].tolist(), strict=True):
+            self._calendar.take_oldest(task, count)
+        taken[others] += part
+        return taken if taken.any() else self._one(ranking)
+
+    def _take_protected(self, waiting: Floats, first: Floats, tuple_us: Floats, budget_us: float) -> Floats:
+        work_us = np.cumsum(waiting @ (tuple_us * first))
+        rows = int(np.searchsorted(work_us, budget_us, side="right"))
+        taken = self._calendar.take_rows(rows, first)
+        if rows < len(work_us):
+            left_us = budget_us - (float(work_us[rows - 1]) if rows else 0.0)
+            part = fill(waiting[rows] * first, tuple_us, left_us)
+            waiting[rows] -= part
+            self._calendar.pending -= part
+            taken = taken + part
+        return taken
+
+    def _one(self, ranking: Ints) -> Floats:
+        """A tuple that is longer than a whole batch must run all the same."""
+        taken = np.zeros(len(ranking))
+        task = int(next(t for t in ranking if self._calendar.pending[t] > 0))
+        self._calendar.take_oldest(task, 1.0)
+        taken[task] = 1.0
+        return taken
+
+    def report(self) -> dict[str, Any]:
+        cap_us = self.cap_us()
+        return {**super().report(), "cap_us": None if math.isinf(cap_us) else cap_us, "overload": self.overloaded}

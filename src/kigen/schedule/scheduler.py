@@ -1,0 +1,92 @@
+"""Scheduler: the paper's family of policies, TAAT, BTS, BTS1, ATS, ATS1, put together from its parts.
+
+One decision is one scheduling batch: k basic batches of the query whose head is the most urgent. TAAT: a basic batch is one tuple and
+k = 1. BTS: k is fixed. ATS: the adaptivity controller sets k. The "1" adds S(Q) to the overdue controller.
+Cost of a decision: O(log tasks + k), however much waits; picks that find only overdue tuples shed them and go on to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kigen.schedule.adaptivity_controller import AdaptivityController
+from kigen.schedule.basic_batch_manager import BasicBatchManager
+from kigen.schedule.basic_task_collector import BasicTaskCollector
+from kigen.schedule.cost_model import CostModel
+from kigen.schedule.events import Completion, Decision, Grant, Policy, ScheduledTask
+from kigen.schedule.overdue_controller import OverdueController
+from kigen.schedule.priority_manager import PriorityManager
+from kigen.schedule.sdmr_monitor import SdmrMonitor
+
+
+class BatchScheduler(Policy):
+    def __init__(
+        self,
+        name: str,
+        tasks: Sequence[ScheduledTask],
+        costs: CostModel,
+        *,
+        phi_us: float,
+        k: int = 1,
+        predictive: bool = False,
+        controller: AdaptivityController | None = None,
+        monitor: SdmrMonitor | None = None,
+        rule: str = "edf",
+    ) -> None:
+        super().__init__(tasks)
+        self.name = name
+        self.monitor = monitor or SdmrMonitor()
+        self.controller = controller
+        self.costs = costs
+        self._k, self._predictive = k, predictive
+        self._collector = BasicTaskCollector(tasks)
+        self._batches = BasicBatchManager(len(self.tasks), phi_us)
+        self._priorities = PriorityManager(self.tasks, rule)
+        self._overdue = OverdueController(self.tasks, costs if predictive else None)
+        self._shed_now = 0
+
+    @property
+    def k(self) -> int:
+        return self.controller.k if self.controller else self._k
+
+    def arrived(self, task: int, count: int, arrival_us: float) -> None:
+        self.monitor.born += count
+        deadline_us = self._collector.deadline_us(task, arrival_us)
+        if self._batches.add(task, count, arrival_us, deadline_us):
+            self._priorities.enter(task, deadline_us)
+
+    def next(self, now_us: float) -> Decision:
+        shed: list[Grant] = []
+        self._shed_now = 0
+        k = self.k
+        while (task := self._priorities.most_urgent()) is not None:
+            taken = self._batches.take(task, k)
+            head = self._batches.head_deadline_us(task)
+            if head is not None:
+                self._priorities.enter(task, head)
+            gone, kept = self._overdue.split(task, taken, now_us)
+            if gone:
+                shed.append((task, gone))
+                self._shed_now += gone
+            if kept:
+                admit = [(task, kept)]
+                return Decision(admit, shed, self.costs.predict_us(admit) if self._predictive else 0.0, k)
+        if self._shed_now:
+            self.monitor.executed(now_us, self._shed_now, self._shed_now)
+        return Decision([], shed, 0.0, k)
+
+    def completed(self, done: Completion) -> None:
+        decided = self._shed_now
+        for _, count in done.admitted:
+            decided += count
+        self.monitor.executed(done.finished_us, decided, done.missed + self._shed_now)
+        self.costs.observe(done.admitted, done.elapsed_us)
+        if self.controller is not None:
+            self.controller.update()
+
+    def pending(self, task: int) -> int:
+        return self._batches.pending(task)
+
+    def report(self) -> dict[str, Any]:
+        return {"policy": self.name, "k": self.k, "sdmr": self.monitor.total, "costs": self.costs.report()}
