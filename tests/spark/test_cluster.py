@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from conftest import bags, write_rooms
+from rooms import bags, write_rooms
 
 from kigen.engine import Engine
 

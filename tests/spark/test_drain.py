@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import bags, write_rooms
+from rooms import bags, write_rooms
 
 from kigen.connectors import InputError
 from kigen.engine import CheckpointInUse, CheckpointMismatch, Engine
@@ -133,6 +133,7 @@ def test_a_checkpoint_serves_one_run_at_a_time(engine: Engine, tmp_path: Path) -
     first = engine.prepare(app, checkpoint=str(tmp_path / "ck"))
     with pytest.raises(CheckpointInUse, match="in use by process"):
         engine.prepare(app, checkpoint=str(tmp_path / "ck"))
+    assert (tmp_path / "ck" / "owner.json").exists(), "the one that was refused leaves the first alone"
     first.stop()
     engine.prepare(app, checkpoint=str(tmp_path / "ck")).stop()
 

@@ -1,86 +1,15 @@
-"""SIGKILL at random moments, restart, and in the end the same lines as an undisturbed run: nothing lost, nothing twice.
-
-KIGEN_KILLS sets how many (10 by default). Half of the time Spark's JVM is killed with the command.
-"""
+"""SIGKILL at random moments, restart, and in the end the same lines as an undisturbed run: nothing lost, nothing twice."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
-from conftest import bags, write_rooms
+from kills import check_kills
 
 from kigen.engine import Engine
 
-KILLS = int(os.environ.get("KIGEN_KILLS", "10"))
-SMALL = {"KIGEN_BATCH_ROWS": "40", "KIGEN_INLINE_BYTES": "2000"}
-_PATIENCE_S = 240
 
-
-def start(app: Path, output: Path, checkpoint: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "kigen.cli.main", "run", str(app), "--drain", "--output", str(output), "--checkpoint", str(checkpoint)]
-    return subprocess.Popen(
-        command, env={**os.environ, **SMALL}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-
-
-def recorded(checkpoint: Path) -> int:
-    """The last batch in the sink log."""
-    return max((int(path.stem) for path in (checkpoint / "sink").glob("[0-9]*.json")), default=-1)
-
-
-def jvm_of(checkpoint: Path) -> int | None:
-    try:
-        owner = json.loads((checkpoint / "owner.json").read_bytes())
-    except (FileNotFoundError, ValueError):
-        return None
-    return owner["jvm"]["pid"] if owner.get("jvm") else None
-
-
-def kill_later(process: subprocess.Popen[str], checkpoint: Path, rng: random.Random) -> bool:
-    """Wait for a random moment (of the start, or of the batches after the next ones), then SIGKILL; False if the run ended before it."""
-    goal = recorded(checkpoint) + rng.choice((1, 1, 2, 2, 3))
-    until = time.monotonic() + (rng.uniform(1, 15) if rng.random() < 0.15 else _PATIENCE_S)
-    while recorded(checkpoint) < goal and time.monotonic() < until and process.poll() is None:
-        time.sleep(0.005)
-    time.sleep(rng.choice((0.0, rng.uniform(0, 0.05), rng.uniform(0, 0.4))))
-    if process.poll() is not None:
-        return False
-    jvm = jvm_of(checkpoint) if rng.random() < 0.5 else None
-    process.kill()
-    if jvm is not None:
-        with contextlib.suppress(ProcessLookupError):  # it ends by itself soon after the command
-            os.kill(jvm, signal.SIGKILL)
-    process.communicate()
-    return True
-
-
-@pytest.mark.timeout(300 + 120 * KILLS)
+@pytest.mark.timeout(1800)
 def test_killed_and_restarted_runs_end_with_the_same_lines(engine: Engine, tmp_path: Path) -> None:
-    app = write_rooms(tmp_path, 60 * max(KILLS, 10))
-    engine.run(app, output=str(tmp_path / "undisturbed"), keep_results=False)
-    expected = bags(tmp_path / "undisturbed")
-    seed = int(os.environ.get("KIGEN_SEED", time.time_ns() % 1_000_000))
-    rng = random.Random(seed)
-    kills = rounds = 0
-    while kills < KILLS:
-        output, checkpoint = tmp_path / f"out{rounds}", tmp_path / f"ck{rounds}"
-        while kills < KILLS:
-            process = start(app, output, checkpoint)
-            if not kill_later(process, checkpoint, rng):
-                break
-            kills += 1
-        else:
-            process = start(app, output, checkpoint)
-        _, errors = process.communicate(timeout=_PATIENCE_S)
-        assert process.returncode == 0, f"seed {seed}, round {rounds}: {errors}"
-        assert bags(output) == expected, f"seed {seed}, round {rounds}, after {kills} kills"
-        rounds += 1
+    check_kills(engine, tmp_path, 10)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from conftest import write_rooms
+from rooms import write_rooms
 
 from kigen.connectors import InputError
 from kigen.plan import load_app

@@ -36,6 +36,8 @@ class RunOptions:
     def __post_init__(self) -> None:
         _one_of("lifetime", self.lifetime, LIFETIMES)
         _one_of("policy", self.policy, POLICIES)
+        if self.checkpoint is not None and "://" in self.checkpoint:
+            raise ArgumentError(f"the checkpoint must be a directory that all of Spark's machines share, not '{self.checkpoint}'")
         if self.duration_s is not None and self.duration_s <= 0:
             raise ArgumentError(f"duration must be above 0, not {self.duration_s}")
         if self.batch_rows < 1:

@@ -6,6 +6,7 @@ a moment, finishing what it was at: a new run waits for its end.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
@@ -25,8 +26,15 @@ class CheckpointInUse(RuntimeError):
 class Owner:
     def __init__(self, checkpoint: Path) -> None:
         self._path = checkpoint / _FILE
+        self._mine = False
 
     def acquire(self) -> None:
+        """Raises CheckpointInUse. The lock is for two commands that look at the same moment; it ends with the process that holds it."""
+        with open(self._path.with_name("owner.lock"), "wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._acquire()
+
+    def _acquire(self) -> None:
         held = self._read()
         if held:
             if _alive(held.get("process")):
@@ -36,15 +44,16 @@ class Owner:
                 )
             self._await_end(held.get("jvm"))
         replace(self._path, json.dumps({"process": _identity(os.getpid())}).encode())
+        self._mine = True
 
     def add_jvm(self, pid: int | None) -> None:
         held = {"process": _identity(os.getpid()), "jvm": None if pid is None else _identity(pid)}
         replace(self._path, json.dumps(held).encode())
 
     def release(self) -> None:
-        held = self._read()
-        if held and held["process"]["pid"] == os.getpid():
+        if self._mine:
             self._path.unlink(missing_ok=True)
+            self._mine = False
 
     def _read(self) -> dict[str, Any] | None:
         try:

@@ -27,6 +27,7 @@ from kigen.spark.sink import BatchSink, Outputs
 from kigen.spark.spec import RunSpec
 
 _POLL_S = 0.02
+_CLOSING_S = 120.0  # for the last lines, after --duration
 
 
 class RunFailed(RuntimeError):
@@ -44,12 +45,12 @@ class Run:
         self._pipeline: Pipeline | None = None
         self._spark: Any = None
         self._began = time.monotonic()
-        self._wall_s: float | None = None
+        self._result: RunResult | None = None
         self._closing = False
         try:
             self._prepare()
         except BaseException:
-            self._release()
+            self._owner.release()
             shutil.rmtree(self._scratch, ignore_errors=True)
             raise
 
@@ -107,11 +108,14 @@ class Run:
         if self.finished:
             return
         self._owner.add_jvm(jvm_pid(spark))
-        if any(source.live for source in self._sources.values()):
-            warm_up(spark, self._spec)
-        self._began = time.monotonic()
-        self._sink.start_clock()
-        self._pipeline = Pipeline(spark, self._spec, self._sink)
+        try:
+            if any(source.live for source in self._sources.values()):
+                warm_up(spark, self._spec)
+            self._began = time.monotonic()
+            self._sink.start_clock()
+            self._pipeline = Pipeline(spark, self._spec, self._sink)
+        except Exception as error:
+            raise RunFailed(f"Spark did not start the run: {first_line(error)} (Spark's log: {log_path()})") from error
 
     @property
     def active(self) -> bool:
@@ -126,10 +130,10 @@ class Run:
         if not self._closing:  # nothing will go on from here: let the streams end, so that the last lines come out
             self._closing = True
             self._sink.scratch.close_streams()
-        return True
+        return time.monotonic() - self._began < limit + _CLOSING_S
 
     def await_end(self, timeout_s: float | None = None) -> bool:
-        """Wait until the run has ended by itself or the time is over; then `stop` it and see `result`."""
+        """Wait until the run has ended by itself or the time is over; then `stop` it for the result."""
         until = None if timeout_s is None else time.monotonic() + timeout_s
         while self.active:
             if until is not None and time.monotonic() >= until:
@@ -139,18 +143,25 @@ class Run:
 
     def stop(self) -> RunResult:
         """End the run, if it has not ended, and raise what made it fail, if something did."""
+        if self._result is not None:
+            return self._result
         try:
             failure = None
-            if self._pipeline is not None and self._wall_s is None:
+            if self._pipeline is not None:
                 failure = self._pipeline.failure()
                 self._pipeline.stop()
             self._sink.close()
-            if self._wall_s is None:
-                self._wall_s = (self._sink.metrics.wall_us if self._pipeline is None else self._sink.wall_us) / 1e6
             self._raise(failure)
-            return self.result
+        except BaseException:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            raise
         finally:
-            self._release()
+            self._owner.release()
+        wall_us = self._sink.metrics.wall_us if self._pipeline is None else self._sink.wall_us
+        report = report_of(self.app, self.options, self._sink.metrics, wall_us / 1e6)
+        kept = self._results if self.options.keep_results else None
+        self._result = RunResult(self.app, report, self.finished, kept, self._spark, self._scratch)
+        return self._result
 
     def _raise(self, failure: str | None) -> None:
         if failure is None:
@@ -159,9 +170,6 @@ class Run:
         if isinstance(error, (InputError, EvaluationError, OSError)):
             raise error
         raise RunFailed(f"Spark ended the run: {first_line(error or failure)} (Spark's log: {log_path()})") from error
-
-    def _release(self) -> None:
-        self._owner.release()
 
     # --- what it did -----------------------------------------------------------------------------------------------
 
@@ -187,9 +195,3 @@ class Run:
     def skipped(self) -> dict[str, list[str]]:
         """Of each stream, the first rows that ON ERROR SKIP left out."""
         return self._sink.record.skipped
-
-    @property
-    def result(self) -> RunResult:
-        report = report_of(self.app, self.options, self._sink.metrics, self._sink.wall_us / 1e6 if self._wall_s is None else self._wall_s)
-        kept = self._results if self.options.keep_results else None
-        return RunResult(self.app, report, self.finished, kept, self._spark, self._scratch)

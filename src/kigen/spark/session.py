@@ -61,6 +61,7 @@ def start_session(master: str | None = None, name: str = "kigen") -> SparkSessio
                 "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
             }
         settings |= {
+            "spark.driver.memory": f"{_heap_mb()}m",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
@@ -79,6 +80,12 @@ def start_session(master: str | None = None, name: str = "kigen") -> SparkSessio
             return SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
         raise SparkUnavailable(f"Spark did not start on '{master}': {first_line(error)} (log: {log_path()})") from error
+
+
+def _heap_mb() -> int:
+    """A quarter of the machine, 1 to 4 GB: all that passes the JVM is references and blocks of results; tuples live in the workers."""
+    total_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    return max(1024, min(4096, total_mb // 4))
 
 
 def own_settings(spark: SparkSession) -> SparkSession:
