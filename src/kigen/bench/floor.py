@@ -16,6 +16,7 @@ from typing import Any
 from kigen.bench.machine import describe_machine
 from kigen.bench.plain_floor import FORMS, missing
 from kigen.bench.worker import Contestant
+from kigen.bench.workspace import workspace
 
 SKIPPED = 5  # batches at the start of a round
 PHASES = {
@@ -43,16 +44,16 @@ def run_floor_bench(settings: FloorSettings, tell: Callable[[str], None], advanc
     absent = [why for form in FORMS if (why := missing(form)) is not None]
     names = ["kigen", *forms]
     batches: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-    out = settings.out
     with (
-        Contestant("kigen.bench.kigen_side", out / "kigen.log") as kigen,
-        Contestant("kigen.bench.plain_side", out / "plain.log") as plain,
+        workspace(settings.out) as work,
+        Contestant("kigen.bench.kigen_side", work / "kigen.log") as kigen,
+        Contestant("kigen.bench.plain_side", work / "plain.log") as plain,
     ):
         for turn in range(settings.rounds):
             for i in range(len(names)):
                 name = names[(i + turn) % len(names)]
                 tell(f"{name}, round {turn + 1}")
-                request = {"folder": str(out), "batches": settings.batches + SKIPPED, "tuples": settings.tuples}
+                request = {"folder": str(work), "batches": settings.batches + SKIPPED, "tuples": settings.tuples}
                 answer = kigen.ask(do="floor", **request) if name == "kigen" else plain.ask(do="floor", form=name, **request)
                 batches[name] += phases_of(answer)
                 advance()

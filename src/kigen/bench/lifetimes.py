@@ -18,6 +18,7 @@ from kigen.bench.machine import describe_machine
 from kigen.bench.memory import SMALLEST_WINDOW, window_memory
 from kigen.bench.queries import BY_NAME, KINDS, QUERIES, WINDOWS, PaperQuery
 from kigen.bench.worker import Contestant
+from kigen.bench.workspace import workspace
 
 FILE_ROWS = 250_000
 PLAIN_FILES_A_BATCH = 4  # with FILE_ROWS: a million tuples, where plain stateless queries are about as fast as they get
@@ -69,6 +70,7 @@ class Cell:
 class LifetimesBench:
     def __init__(self, settings: Settings, tell: Tell) -> None:
         self.settings, self._tell = settings, tell
+        self._work = settings.out
         self._stores: dict[str, str] = {}  # query -> the state store that was faster
         self._store_rates: dict[str, dict[str, float]] = {}
 
@@ -87,11 +89,11 @@ class LifetimesBench:
         return len(self.cells) * self.settings.trials
 
     def run(self, advance: Callable[[], None]) -> dict[str, Any]:
-        machine, out = describe_machine(), self.settings.out
-        cells, memory = self.cells, []
+        machine, cells, memory = describe_machine(), self.cells, []
         with (
-            Contestant("kigen.bench.kigen_side", out / "kigen.log") as kigen,
-            Contestant("kigen.bench.plain_side", out / "plain.log") as plain,
+            workspace(self.settings.out) as self._work,
+            Contestant("kigen.bench.kigen_side", self._work / "kigen.log") as kigen,
+            Contestant("kigen.bench.plain_side", self._work / "plain.log") as plain,
         ):
             for name in self.settings.queries:
                 self._tell(f"{name}: warming up")
@@ -123,7 +125,7 @@ class LifetimesBench:
     def _kigen(self, cell: Cell, kigen: Contestant, lifetime: str) -> tuple[float, int]:
         data = self._data(cell.query, cell.tuples)
         request = {"query": cell.query.name, "kind": cell.kind, "window": cell.window, "lifetime": lifetime, "paths": data.paths}
-        answer = kigen.ask(do="run", **request, out=str(self.settings.out / "kigen"), batch_rows=self.settings.batch_rows)
+        answer = kigen.ask(do="run", **request, out=str(self._work / "kigen"), batch_rows=self.settings.batch_rows)
         return answer["rate"], answer["rows"]
 
     def _kernel(self, cell: Cell, lifetime: str) -> tuple[float, int]:
@@ -143,7 +145,7 @@ class LifetimesBench:
         else:
             data, files = self._data(query, tuples), PLAIN_FILES_A_BATCH
         request = {"query": query.name, "window": window, "paths": data.paths, "files_a_batch": files, "store": store}
-        return plain.ask(do="run", **request, out=str(self.settings.out / "plain"))
+        return plain.ask(do="run", **request, out=str(self._work / "plain"))
 
     def _data(self, query: PaperQuery, tuples: int, file_tuples: int | None = None) -> Data:
         """Files of a quarter of a million tuples over all streams; of fewer, if that left less than five batches of them."""

@@ -22,7 +22,7 @@ from kigen.bench.kernel import encoded_blocks, make_kernel, step
 from kigen.bench.queries import BY_NAME, PaperQuery
 
 _BLOCK_ROWS = 50_000  # small: what a step needs for itself should not be taken for state
-SMALLEST_WINDOW = 10_000  # below it, what is fixed hides what a tuple takes
+SMALLEST_WINDOW = 100_000  # below it, what is fixed hides what a tuple takes
 
 
 def window_memory(query: PaperQuery, kind: str, window: int, lifetime: str) -> dict[str, Any]:

@@ -35,6 +35,7 @@ def start_plain() -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.numRecentProgressUpdates": 1000,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
