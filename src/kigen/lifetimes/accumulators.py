@@ -51,14 +51,20 @@ class Positions:
         return len(self.runs) + len(self.slots)
 
     def spread(self, per_event: Ints, by_slot: Ints) -> Ints:
-        """The cumulated value at every position; `by_slot` is brought up to date."""
-        after = self.runs.cumulated(per_event, by_slot)
+        """The cumulated value at every position; `by_slot` is brought up to date. One cumulation, as in `Runs.cumulated`."""
+        total = self.runs.total(per_event)
+        initial = by_slot[self.slots]
+        final = initial + np.add.reduceat(total, self.before - np.arange(len(self.slots)))
         out = np.empty(len(self), dtype=np.int64)
-        out[self.before] = by_slot[self.slots]
-        out[self.of_run] = after
-        last = self.runs.last
-        by_slot[self.runs.slot[last]] = after[last]
-        return out
+        out[self.of_run] = total
+        out[self.before] = initial
+        out[self.before[1:]] -= final[:-1]
+        by_slot[self.slots] = final
+        return np.cumsum(out, out=out)
+
+    def constant(self, by_slot: Ints) -> Ints:
+        """The value at every position of something that no event touches."""
+        return np.repeat(by_slot[self.slots], self.stop - self.before)
 
 
 @dataclass(frozen=True)
@@ -79,27 +85,36 @@ def _differs(values: np.ndarray[Any, Any], null: Mask) -> Mask:
 
 
 class ArgumentState:
-    """All aggregates of one argument column: how many are not NULL, their exact sum."""
+    """All aggregates of one argument column: how many are not NULL (all, as long as none was), their exact sum."""
 
     def __init__(self, type_: Type | None, summed: bool) -> None:
         self.type, self.summed = type_, summed
-        self.count: Ints = np.zeros(0, dtype=np.int64)
+        self.count: Ints | None = None  # by slot; None: no NULL yet, so it is the number of tuples
         self.limbs: dict[int, Ints] = {}
         self._counts: Ints = np.zeros(0, dtype=np.int64)
         self._sums: dict[int, Ints] = {}
 
-    def sweep(self, positions: Positions, column: pa.Array, sign: Ints, capacity: int) -> None:
-        self.count = grown(self.count, capacity)
-        valid = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.int64) if column.null_count else None
-        weight = sign if valid is None else sign * valid
-        self._counts = positions.spread(weight, self.count)
+    def sweep(self, positions: Positions, column: pa.Array, sign: Ints, rows: tuple[Ints, Ints], capacity: int) -> None:
+        """`rows` are the tuples alive: by slot before the step, and at every position."""
+        weight = sign
+        if column.null_count and self.count is None:
+            self.count = rows[0].copy()
+        if self.count is None:
+            self._counts = rows[1]
+        else:
+            self.count = grown(self.count, capacity)
+            if column.null_count:
+                weight = sign * np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.int64)
+            self._counts = positions.spread(weight, self.count)
         if not self.summed:
             return
         parts = self._limbs(column)
         for grid in parts.keys() | self.limbs.keys():
             state = self.limbs[grid] = grown(self.limbs.get(grid, np.zeros(0, dtype=np.int64)), capacity)
-            per_event = parts[grid] * weight if grid in parts else np.zeros(len(sign), dtype=np.int64)
-            self._sums[grid] = positions.spread(per_event, state)
+            if grid in parts:
+                self._sums[grid] = positions.spread(parts[grid] * weight, state)
+            else:
+                self._sums[grid] = positions.constant(state)
 
     def _limbs(self, column: pa.Array) -> exact_sums.Limbs:
         filled = pc.fill_null(column, 0) if column.null_count else column
@@ -126,7 +141,7 @@ class ArgumentState:
         return {"count": self.count, "limbs": {str(k): v for k, v in self.limbs.items() if v.any()}}
 
     def load(self, state: dict[str, Any]) -> None:
-        self.count = state["count"].copy()
+        self.count = None if state["count"] is None else state["count"].copy()
         self.limbs = {int(k): v.copy() for k, v in state["limbs"].items()}
 
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from kigen.lifetimes.accumulators import ArgumentState, Positions, Result, extreme, grown
 from kigen.lifetimes.alive import Chunk, State
-from kigen.lifetimes.blocks import BEFORE_TIME, HOLDER_BITS, NO_HOLDER, Block, Ints, Mask, Signed
+from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, HOLDER_BITS, NO_HOLDER, Block, Ints, Mask, Signed
 from kigen.lifetimes.envelope import greatest
 from kigen.lifetimes.events import Events, Lifecycle
 from kigen.lifetimes.keys import Groups
 from kigen.lifetimes.operator import Closed, Message, Opened, Operator, as_block, as_signed
-from kigen.lifetimes.sweep import Runs, group_runs
+from kigen.lifetimes.sweep import Runs, changes, group_runs
 from kigen.plan.nodes import Agg, AggFunc, Aggregate
 from kigen.plan.types import arrow_schema
 
@@ -28,8 +28,8 @@ _SUMS = (AggFunc.SUM, AggFunc.AVG)
 
 
 class AggregateOperator(Operator):
-    def __init__(self, node: Aggregate, number: int, signed: bool) -> None:
-        self.node, self._signed = node, signed
+    def __init__(self, node: Aggregate, number: int, signed: bool, needed: set[int]) -> None:
+        self.node, self._signed, self._needed = node, signed, needed
         self._living = any(a.func in _EXTREMES for a in node.aggs)
         schema = node.child.schema
         self._kept = sorted({a.arg for a in node.aggs if a.arg is not None})  # child columns that living tuples must carry
@@ -78,12 +78,19 @@ class AggregateOperator(Operator):
         self._rows, self._present = grown(self._rows, capacity), grown(self._present, capacity)
         self._open = grown(self._open, capacity, NO_HOLDER)
         others = sum(len(m) for m in marks)
+        self._rows_before = self._rows.copy() if self._newly_null(rows) else self._rows
         count = positions.spread(np.concatenate([rows.sign, np.zeros(others, dtype=np.int64)]), self._rows)
         self._count = count
         if not self.node.presence:
             return count > 0
         marked = np.concatenate([np.zeros(len(rows), dtype=np.int64), *(m.sign for m in marks)])
         return positions.spread(marked, self._present) > 0
+
+    def _newly_null(self, rows: Events) -> bool:
+        """Whether an argument may have NULLs for the first time (as marks of presence have): then its count is kept apart."""
+        if self.node.presence:
+            return True
+        return any(a.count is None and rows.columns.column(self._kept.index(c)).null_count for c, a in self._arguments.items())
 
     def _results(self, positions: Positions, rows: Events, others: int, before: int) -> list[Result]:
         padding = np.zeros(others, dtype=np.int64)
@@ -92,7 +99,7 @@ class AggregateOperator(Operator):
         for column, argument in self._arguments.items():
             array = rows.columns.column(self._kept.index(column))
             columns[column] = pa.concat_arrays([array, pa.nulls(others, type=array.type)]) if others else array
-            argument.sweep(positions, columns[column], sign, self._slots.capacity)
+            argument.sweep(positions, columns[column], sign, (self._rows_before, self._count), self._slots.capacity)
         living = self._intervals(positions, before) if self._living else None
         return [self._result(a, positions, living) for a in self.node.aggs]
 
@@ -138,10 +145,15 @@ class AggregateOperator(Operator):
         is_alive, was_alive = alive[here], alive[here - 1]
         ids = np.where(is_alive, self._next_id + np.cumsum(is_alive) - 1, NO_HOLDER)
         self._next_id += int(is_alive.sum())
-        first = np.concatenate([[True], slot[1:] != slot[:-1]]) if len(slot) else np.zeros(0, dtype=np.bool_)
-        last = np.concatenate([first[1:], [True]]) if len(slot) else first
-        end = np.where(last, np.iinfo(np.int64).max, np.concatenate([time[1:], time[:1]]))
-        previous = np.where(first, self._open[slot], np.concatenate([ids[:1], ids[:-1]]))
+        first = changes(slot)
+        last = np.flatnonzero(np.append(first[1:], True)[: len(slot)])
+        end = np.empty_like(time)
+        end[:-1] = time[1:]
+        end[last] = FOREVER
+        previous = np.empty_like(ids)
+        previous[1:] = ids[:-1]
+        starts = np.flatnonzero(first)
+        previous[starts] = self._open[slot[starts]]
         self._open[slot[last]] = ids[last]
         opened = Opened(self._columns(slot[is_alive], here[is_alive], results), time[is_alive], end[is_alive], ids[is_alive])
         old = self._columns(slot[was_alive], here[was_alive] - 1, results) if self._signed else None
@@ -149,9 +161,12 @@ class AggregateOperator(Operator):
 
     def _columns(self, slot: Ints, position: Ints, results: list[Result]) -> pa.RecordBatch:
         index = pa.array(position)
-        keys = self._groups.columns_of(slot).columns if self.node.keys else []
-        arrays = keys + [r.array.take(index) for r in results]
         schema = arrow_schema(self.node.schema)
+        arrays = [
+            self._groups.column_of(k, slot) if k in self._needed else pa.nulls(len(slot), schema.field(k).type)
+            for k in range(len(self.node.keys))
+        ]
+        arrays += [r.array.take(index) for r in results]
         typed = [a if a.type == f.type else a.cast(f.type) for a, f in zip(arrays, schema, strict=True)]
         return pa.RecordBatch.from_arrays(typed, schema=schema)
 

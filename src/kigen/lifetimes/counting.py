@@ -19,7 +19,7 @@ from kigen.lifetimes.events import Events, Lifecycle
 from kigen.lifetimes.expressions import mix
 from kigen.lifetimes.keys import Groups
 from kigen.lifetimes.operator import Closed, Message, Opened, Operator, as_block, as_signed
-from kigen.lifetimes.sweep import Runs, group_runs
+from kigen.lifetimes.sweep import Runs, changes, group_runs
 from kigen.plan.nodes import Distinct, Except, Intersect, Node
 
 Copies = Callable[[Ints, Ints], Ints]
@@ -79,15 +79,13 @@ class CountingOperator(Operator):
 
     def _rise(self, runs: Runs, weight: Ints) -> Ints:
         """By how many copies the result rises (or falls) at each run."""
-        after = runs.cumulated(weight, self._counts)
-        copies = self._copies(after & _LOW, after >> 32)
         starts = np.flatnonzero(runs.first)
         counts = self._counts[runs.slot[starts]]
+        after = runs.cumulated(weight, self._counts)
+        copies = self._copies(after & _LOW, after >> 32)
         before = np.empty_like(copies)
         before[1:] = copies[:-1]
         before[starts] = self._copies(counts & _LOW, counts >> 32)
-        last = runs.last
-        self._counts[runs.slot[last]] = after[last]
         return copies - before
 
     def _changes(self, runs: Runs, rise: Ints) -> tuple[Opened, Closed]:
@@ -133,9 +131,7 @@ def _units(runs: Runs, which: Ints, amount: Ints, counter: Ints) -> _Units:
     if not len(which):
         return _Units(no_ints(), no_ints(), no_ints())
     total = np.cumsum(amount)
-    first = np.ones(len(slot), dtype=np.bool_)
-    np.not_equal(slot[1:], slot[:-1], out=first[1:])
-    starts = np.flatnonzero(first)
+    starts = np.flatnonzero(changes(slot))
     base = np.where(starts > 0, total[starts - 1], 0)
     begin = total - amount - np.repeat(base, np.diff(np.append(starts, len(slot)))) + counter[slot]
     counter[slot] = begin + amount  # of several for one slot the last holds

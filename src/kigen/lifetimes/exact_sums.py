@@ -16,6 +16,7 @@ from kigen.lifetimes.blocks import Ints
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
 Limbs = dict[int, Ints]  # grid position -> units
 _LOW = np.int64(0xFFFFFFFF)
+_SMALL = 1 << 31
 POS_INF, NEG_INF, NAN = 1000, 1001, 1002  # grid positions that count special values
 
 
@@ -46,6 +47,9 @@ def limbs_of_doubles(values: Doubles) -> Limbs:
 
 
 def limbs_of_integers(values: Ints) -> Limbs:
+    """Small numbers need no cutting: 2**30 of them cannot exceed int64, and a limb may hold more than its 32 bits."""
+    if len(values) and int(values.min()) > -_SMALL and int(values.max()) < _SMALL:
+        return {0: values}
     return {0: values & _LOW, 1: values >> 32}
 
 
@@ -71,6 +75,8 @@ def normalised(limbs: Limbs) -> Limbs:
 
 def to_doubles(limbs: Limbs, size: int) -> Doubles:
     """The sums as doubles: limbs from the top, each exact, added to the nearest double."""
+    if limbs.keys() == {0}:
+        return limbs[0].astype(np.float64)
     total = np.zeros(size, dtype=np.float64)
     exact = normalised(limbs)
     negative = None
@@ -101,7 +107,9 @@ def to_integers(limbs: Limbs, size: int) -> tuple[Ints, np.ndarray[Any, np.dtype
     """The sums as int64, and where they do not fit."""
     if not limbs:
         return np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.bool_)
-    low, high = limbs[0], limbs[1]
-    high = high + (low >> 32)
+    low = limbs[0]
+    if 1 not in limbs:
+        return low, np.zeros(size, dtype=np.bool_)
+    high = limbs[1] + (low >> 32)
     fits = (high >= -(2**31)) & (high < 2**31)
     return (np.where(fits, high, 0) << 32) + (low & _LOW), ~fits

@@ -16,6 +16,27 @@ from kigen.lifetimes.slots import Slots
 from kigen.plan.types import Schema
 
 _SLACK = 1024
+_MANY, _SAMPLE = 4096, 256
+
+
+def few_codes(columns: pa.RecordBatch, rows: int) -> tuple[Ints, Ints] | None:
+    """Where text columns hold few different rows: a small number for each row, and one example of each number; else None."""
+    if rows < _MANY or not columns.num_columns or not any(pa.types.is_string(c.type) for c in columns.columns):
+        return None
+    codes, size = np.zeros(rows, dtype=np.int64), 1
+    for column in columns.columns:
+        if len(column.slice(0, _SAMPLE).unique()) > _SAMPLE // 4:
+            return None
+        encoded = column.dictionary_encode()
+        different = len(encoded.dictionary) + 1
+        size *= different
+        if size > _MANY:
+            return None
+        indices = encoded.indices.fill_null(different - 1) if encoded.indices.null_count else encoded.indices
+        codes = codes * different + indices.to_numpy(zero_copy_only=False)
+    example = np.full(size, -1, dtype=np.int64)
+    example[codes] = np.arange(rows)
+    return codes, example[example >= 0]
 
 
 class Groups:
@@ -31,6 +52,15 @@ class Groups:
 
     def assign(self, columns: pa.RecordBatch, rows: int) -> Ints:
         """The slot of each row; `columns` are the key columns."""
+        few = few_codes(columns, rows)
+        if few is None:
+            return self._assign(columns, rows)
+        codes, examples = few
+        slot_of = np.zeros(int(codes.max()) + 1, dtype=np.int64)
+        slot_of[codes[examples]] = self._assign(take_columns(columns, examples), len(examples))
+        return slot_of[codes]
+
+    def _assign(self, columns: pa.RecordBatch, rows: int) -> Ints:
         slots, fresh = self.slots.assign(row_keys(columns, rows, range(columns.num_columns)))
         if len(fresh) and self._schema:
             self._row = grown(self._row, self.slots.capacity)
@@ -40,10 +70,16 @@ class Groups:
         return slots
 
     def columns_of(self, slots: Ints) -> pa.RecordBatch:
+        return take_columns(self._whole(), self._row[slots]) if self._schema else self._columns
+
+    def column_of(self, column: int, slots: Ints) -> pa.Array:
+        return self._whole().column(column).take(pa.array(self._row[slots]))
+
+    def _whole(self) -> pa.RecordBatch:
         if self._recent:
             self._columns = concat_columns([self._columns, *self._recent])
             self._recent = []
-        return take_columns(self._columns, self._row[slots]) if self._schema else self._columns
+        return self._columns
 
     def release(self, slots: Ints) -> None:
         self.slots.release(slots)

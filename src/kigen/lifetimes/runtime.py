@@ -18,6 +18,7 @@ from kigen.lifetimes.counting import CountingOperator
 from kigen.lifetimes.intake import Intake, StreamInput
 from kigen.lifetimes.join import DirectJoin, NegativeJoin
 from kigen.lifetimes.lines import Lines
+from kigen.lifetimes.needed import needed_columns
 from kigen.lifetimes.negatives import Negatives
 from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.select import FilterOperator, ProjectOperator, UnionOperator
@@ -51,6 +52,7 @@ class TaskRuntime:
         self._place = {node: i for i, node in enumerate(self._nodes)}
         self._children = [[self._place[child] for child in node.children] for node in self._nodes]
         self._roots = {q.name: self._place[q.root] for q in task.queries}
+        self._needed = needed_columns(self._nodes, task.queries)
         self._operators = [self._make(node, i + 1) for i, node in enumerate(self._nodes)]
         self._lines = {q.name: Lines(q, self._signed) for q in task.queries}
         self._streams = {q.name: q.streams for q in task.queries}
@@ -71,7 +73,7 @@ class TaskRuntime:
         if isinstance(node, Join):
             return NegativeJoin(node, number) if self._signed else DirectJoin(node, number)
         if isinstance(node, Aggregate):
-            return AggregateOperator(node, number, self._signed)
+            return AggregateOperator(node, number, self._signed, self._needed[node])
         if isinstance(node, ToStream):
             return ToStreamOperator(node, self._signed)
         return CountingOperator(node, number, self._signed)

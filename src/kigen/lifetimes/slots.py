@@ -27,7 +27,8 @@ class Slots:
         self._used = 0  # cells not empty, tombstones included
         self.key_of: Ints = np.zeros(8, dtype=np.int64)  # by slot
         self.serial: Ints = np.full(8, -1, dtype=np.int64)  # by slot; -1: free
-        self._free: Ints = np.arange(7, -1, -1, dtype=np.int64)
+        self._stack: Ints = np.arange(7, -1, -1, dtype=np.int64)  # free slots, the next to be given out at the end
+        self._free = 8  # how many of the stack hold
         self._next_serial = 0
 
     @property
@@ -35,7 +36,7 @@ class Slots:
         return len(self.serial)
 
     def __len__(self) -> int:
-        return self.capacity - len(self._free)
+        return self.capacity - self._free
 
     def find(self, keys: Ints) -> Ints:
         """The slot of each key, -1 where it has none."""
@@ -60,51 +61,57 @@ class Slots:
         self._grow(len(keys))
         found = np.empty(len(keys), dtype=np.int64)
         mask = len(self._slot) - 1
-        own = self._free[len(self._free) - len(keys) :][::-1]
-        rest, position = np.arange(len(keys)), _home(keys, mask)
+        own = self._stack[self._free - len(keys) : self._free][::-1]  # offered: one a key
+        rest, position, wanted, offer = np.arange(len(keys)), _home(keys, mask), keys, own
         fresh: list[Ints] = []
         while len(rest):
-            slot, wanted = self._slot[position], keys[rest]
-            empty = slot == _EMPTY
-            if bool(empty.any()):
-                self._slot[position[empty]] = own[rest[empty]]
-                slot = self._slot[position]
-                won = empty & (slot == own[rest])
-                self._keys[position[won]] = wanted[won]
-                fresh.append(rest[won])
+            slot = self._slot[position]
+            empty = np.flatnonzero(slot == _EMPTY)
+            if len(empty):
+                cells, mine = position[empty], offer[empty]
+                self._slot[cells] = mine
+                winner = self._slot[cells]
+                slot[empty] = winner
+                won = winner == mine
+                self._keys[cells[won]] = wanted[empty[won]]
+                fresh.append(rest[empty[won]])
             hit = (slot >= 0) & (self._keys[position] == wanted)
             found[rest[hit]] = slot[hit]
-            rest, position = rest[~hit], (position[~hit] + 1) & mask
-        if not fresh:
-            return found, no_ints()
-        new = np.concatenate(fresh)
-        self._take(own[new], keys[new], len(keys))
+            on = np.flatnonzero(~hit)
+            rest, position, wanted, offer = rest[on], (position[on] + 1) & mask, wanted[on], offer[on]
+        new = np.concatenate(fresh) if fresh else no_ints()
+        if len(new):
+            self._take(own, new, keys)
         return found, new
 
-    def _take(self, slots: Ints, keys: Ints, offered: int) -> None:
-        """Of the free slots that were offered, these are taken now; the others go back."""
-        taken = np.zeros(offered, dtype=np.bool_)
-        at = len(self._free) - offered
-        place = np.empty(self.capacity, dtype=np.int64)
-        place[self._free[at:]] = np.arange(offered)
-        taken[place[slots]] = True
-        self._free = np.concatenate([self._free[:at], self._free[at:][~taken]])
-        self.key_of[slots] = keys
+    def _take(self, own: Ints, new: Ints, keys: Ints) -> None:
+        """Of the slots offered, those of the places `new` are taken now; the others stay free."""
+        slots = own[new]
+        left = np.ones(len(own), dtype=np.bool_)
+        left[new] = False
+        kept = own[left][::-1]
+        bottom = self._free - len(own)
+        self._stack[bottom : bottom + len(kept)] = kept
+        self._free = bottom + len(kept)
+        self.key_of[slots] = keys[new]
         self.serial[slots] = np.arange(self._next_serial, self._next_serial + len(slots))
         self._next_serial += len(slots)
         self._used += len(slots)
 
     def _grow(self, more: int) -> None:
-        """Room for so many new keys: in the table (at most half full) and among the free slots."""
-        if (self._used + more) * 2 > len(self._slot):
+        """Room for so many new keys: in the table (at most six tenths full) and among the free slots."""
+        if (self._used + more) * 5 > len(self._slot) * 3:
             self._rebuild(more)
-        if more <= len(self._free):
+        if more <= self._free:
             return
         old = self.capacity
         new = max(old * 2, old + more)
         self.key_of = np.concatenate([self.key_of, np.zeros(new - old, dtype=np.int64)])
         self.serial = np.concatenate([self.serial, np.full(new - old, -1, dtype=np.int64)])
-        self._free = np.concatenate([np.arange(new - 1, old - 1, -1, dtype=np.int64), self._free])
+        stack = np.empty(new, dtype=np.int64)
+        stack[: new - old] = np.arange(new - 1, old - 1, -1)
+        stack[new - old : new - old + self._free] = self._stack[: self._free]
+        self._stack, self._free = stack, self._free + new - old
 
     def _insert(self, keys: Ints, slots: Ints) -> None:
         """Into empty cells only; of several that want one cell the last writer wins, the others go on to the next."""
@@ -121,7 +128,7 @@ class Slots:
     def _rebuild(self, more: int) -> None:
         live = np.flatnonzero(self.serial >= 0)
         size = 16
-        while size < (len(live) + more) * 3:
+        while size * 2 < (len(live) + more) * 5:
             size *= 2
         self._keys = np.zeros(size, dtype=np.int64)
         self._slot = np.full(size, _EMPTY, dtype=np.int64)
@@ -139,7 +146,8 @@ class Slots:
             self._slot[position[here]] = _TOMBSTONE
             rest, position = rest[~here], (position[~here] + 1) & mask
         self.serial[slots] = -1
-        self._free = np.concatenate([self._free, slots])
+        self._stack[self._free : self._free + len(slots)] = slots
+        self._free += len(slots)
 
     def state(self) -> dict[str, Any]:
         live = np.flatnonzero(self.serial >= 0)
@@ -150,6 +158,9 @@ class Slots:
         self.key_of = np.zeros(capacity, dtype=np.int64)
         self.serial = np.full(capacity, -1, dtype=np.int64)
         self.key_of[live], self.serial[live] = state["keys"], state["serial"]
-        self._free = np.flatnonzero(self.serial < 0)[::-1].copy() if capacity else no_ints()
+        free = np.flatnonzero(self.serial < 0)[::-1]
+        self._stack = np.empty(capacity, dtype=np.int64)
+        self._stack[: len(free)] = free
+        self._free = len(free)
         self._next_serial = state["next"]
         self._rebuild(0)

@@ -40,17 +40,20 @@ class Runs:
         return ordered if len(self.begin) == len(ordered) else np.asarray(np.add.reduceat(ordered, self.begin))
 
     def cumulated(self, per_event: Ints, before: Ints) -> Ints:
-        """The group's value after each run; `before` is its value when the step began, by slot."""
-        total = np.cumsum(self.total(per_event))
-        starts = np.flatnonzero(self.first)
-        base = np.where(starts > 0, total[starts - 1], 0)
-        lengths = np.diff(np.append(starts, len(total)))
-        return np.asarray(total - np.repeat(base, lengths) + before[self.slot])
+        """The group's value after each run; `before`, its value when the step began, by slot, is brought up to date.
 
-    def previous(self, after: Ints, before: Ints) -> Ints:
-        """The value just before each run, from the values after them."""
-        shifted = np.concatenate([after[:1], after[:-1]])
-        return np.where(self.first, before[self.slot], shifted)
+        One cumulation over all groups: each group's first run also takes away what the group before it ended with."""
+        total = self.total(per_event)
+        starts = np.flatnonzero(self.first)
+        slots = self.slot[starts]
+        initial = before[slots]
+        final = initial + np.add.reduceat(total, starts)
+        if total is per_event:
+            total = total.copy()
+        total[starts] += initial
+        total[starts[1:]] -= final[:-1]
+        before[slots] = final
+        return np.cumsum(total, out=total)
 
 
 def group_runs(slot: Ints, time: Ints) -> Runs:
@@ -65,13 +68,14 @@ def group_runs(slot: Ints, time: Ints) -> Runs:
     slots = packed >> bits
     order = places if order is None else order[places]
     times = time[order]
-    new_slot = _changes(slots)
-    new_run = new_slot | _changes(times)
+    new_slot = changes(slots)
+    new_run = new_slot | changes(times)
     begin = np.flatnonzero(new_run)
     return Runs(order, begin, slots[begin], times[begin], new_slot[begin])
 
 
-def _changes(values: Ints) -> Mask:
+def changes(values: Ints) -> Mask:
+    """Where a value differs from the one before; true at the first."""
     out = np.ones(len(values), dtype=np.bool_)
     np.not_equal(values[1:], values[:-1], out=out[1:])
     return out
@@ -80,7 +84,7 @@ def _changes(values: Ints) -> Mask:
 def dense(keys: Ints) -> Ints:
     """Equal keys get equal small numbers."""
     order = np.argsort(keys)
-    ordinal = np.cumsum(_changes(keys[order])) - 1
+    ordinal = np.cumsum(changes(keys[order])) - 1
     out = np.empty(len(keys), dtype=np.int64)
     out[order] = ordinal
     return out
