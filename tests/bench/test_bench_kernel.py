@@ -1,0 +1,46 @@
+"""The kernel alone: the numbers of result rows that the paper's data must give, whatever the window; steady state; memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from kigen.bench.kernel import run_kernel
+from kigen.bench.memory import measure
+from kigen.bench.queries import BY_NAME, KINDS
+from kigen.bench.steady import Mark, steady_rate
+
+ROWS = {"selection": 3_996, "projection": 4_000, "union": 4_000, "join": 2_000, "except": 2_000}
+
+
+@pytest.mark.parametrize("lifetime", ["dt", "nt"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_do_not_depend_on_the_window(name: str, kind: str, lifetime: str) -> None:
+    for window in (10, 1_000):
+        run = run_kernel(BY_NAME[name], kind, window, lifetime, 4_000, 700)
+        assert (run.tuples, run.rows) == (4_000, ROWS[name])
+        assert run.rate > 0
+
+
+@pytest.mark.parametrize("lifetime", ["dt", "nt"])
+def test_average_changes_with_every_birth_and_death(lifetime: str) -> None:
+    """Windows of 8: births and deaths of a group fall together, one row a tuple; of 10: two milliseconds apart, two rows."""
+    together = run_kernel(BY_NAME["average"], "range", 8, lifetime, 4_000, 700).rows
+    apart = run_kernel(BY_NAME["average"], "range", 10, lifetime, 4_000, 700).rows
+    assert together == 4_000
+    assert 2 * 4_000 - 20 < apart < 2 * 4_000
+
+
+def test_steady_state_leaves_out_the_start_and_the_filling_of_the_window() -> None:
+    marks = [Mark(0.0, 10), Mark(9.0, 20), Mark(18.0, 30), Mark(19.0, 40), Mark(20.0, 50), Mark(21.0, 60)]
+    assert steady_rate(marks, window=30) == pytest.approx(10.0)
+    assert steady_rate(marks, window=5) == pytest.approx(40 / 12)
+    assert steady_rate(marks[:2], window=5) == pytest.approx(10 / 9)
+    with pytest.raises(ValueError, match="more tuples"):
+        steady_rate(marks[:1], window=5)
+
+
+def test_memory_counts_the_window_only() -> None:
+    measured = measure(BY_NAME["join"], "range", 4_000, "dt")
+    assert measured["state_over_arrow"] == pytest.approx(measured["state_bytes"] / measured["arrow_bytes"], abs=0.05)
+    assert measured["state_bytes"] > measured["arrow_bytes"] / 2
