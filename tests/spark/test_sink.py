@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from kigen.connectors import InputError, Sink, open_sink
 from kigen.plan.nodes import App, Connector, Query, Scan, Window, WindowKind
 from kigen.plan.types import Column, Type
-from kigen.spark import blocks
+from kigen.spark import blocks, faults
 from kigen.spark.session import RETAINED_BATCHES
 from kigen.spark.sink import BatchSink
 from kigen.spark.spec import RunSpec
@@ -88,7 +87,7 @@ def test_what_was_written_without_a_record_is_cut_off(tmp_path: Path) -> None:
 def test_an_error_row_fails_the_batch_and_keeps_its_place(tmp_path: Path) -> None:
     sink, _ = sink_on(tmp_path)
     error = InputError("a number required", "s.csv", 3, "a")
-    rows = [("task0", 1, "q", "lines", b"", None), ("task0", 1, None, "error", pickle.dumps(error), None)]
+    rows = [("task0", 1, "q", "lines", b"", None), ("task0", 1, None, "error", None, faults.to_text(error))]
     with pytest.raises(InputError, match=r"s\.csv:3: field 'a'"):
         sink(Frame(rows), 0)  # type: ignore[arg-type]
     assert str(sink.error) == str(error)

@@ -26,6 +26,9 @@ class ParquetSink(Sink):
         self.path = os.path.normpath(path)
         zoned = [pa.field(name, pa.timestamp("us", "UTC")) for name in self.times]
         self.arrow_schema = pa.schema([pa.field(n, c.type.arrow) for n, c in zip(_distinct(self.schema), schema, strict=True)] + zoned)
+        # Times and numbers mostly grow: their differences are small, and take half the time and far less room than a dictionary.
+        self._texts = [f.name for f in self.arrow_schema if pa.types.is_string(f.type)]
+        self._encoding = {f.name: "DELTA_BINARY_PACKED" for f in self.arrow_schema if _whole(f.type)}
         self._waiting: list[pa.Table] = []
         self._parts = 0
 
@@ -58,7 +61,7 @@ class ParquetSink(Sink):
         name = f"part-{self._parts:05d}.parquet"
         temporary = os.path.join(self.path, f".{name}.tmp")
         with open(temporary, "wb") as file:
-            pq.write_table(pa.concat_tables(self._waiting), file)
+            pq.write_table(pa.concat_tables(self._waiting), file, use_dictionary=self._texts, column_encoding=self._encoding)
             file.flush()
             os.fsync(file.fileno())
         os.rename(temporary, os.path.join(self.path, name))
@@ -76,3 +79,7 @@ def _distinct(schema: Schema) -> list[str]:
             name, count = f"{column.name}_{count}", count + 1
         names.append(name)
     return names
+
+
+def _whole(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind))

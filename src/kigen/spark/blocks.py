@@ -1,7 +1,7 @@
 """Result lines as rows of Spark: Arrow blocks of a few MB, since larger rows cost Spark far more than their share.
 
 Rows out of the operator are (task, seq, query, kind, payload, note): kind `lines` carries a block of one query, `step` the step's
-note (JSON), `error` what ended the run, pickled.
+note (JSON), `error` what ended the run (kigen.spark.faults).
 """
 
 from __future__ import annotations

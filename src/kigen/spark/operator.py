@@ -8,7 +8,6 @@ Spark imports `run_group` by name: a function pickled by value would bring its o
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +19,7 @@ import pandas as pd
 
 from kigen.connectors import InputError, Range, Rows
 from kigen.lifetimes import EvaluationError, StreamInput
-from kigen.spark import blocks
+from kigen.spark import blocks, faults
 from kigen.spark.manifest import Manifest
 from kigen.spark.reading import Reading
 from kigen.spark.spec import RunSpec
@@ -51,7 +50,7 @@ def run_group(key: Key, frames: Iterator[pd.DataFrame], state: Any, spec_text: s
         out.append((task, manifest.seq, None, "chunk", None, manifest.chunk))
     except (InputError, EvaluationError, duckdb.Error) as error:
         _LIVE.pop((spec.run_id, task, bucket), None)
-        out = [(task, rows[-1][0], None, "error", _pickled(error), None)]
+        out = [(task, rows[-1][0], None, "error", None, faults.to_text(error))]
     yield pd.DataFrame(out, columns=blocks.COLUMNS)
 
 
@@ -122,11 +121,6 @@ def _arrivals(read: list[tuple[Range, Rows]], admitted_us: int) -> dict[str, lis
         slots, counts = np.unique(times // slot, return_counts=True)
         found += zip((slots * slot).tolist(), counts.tolist(), strict=True)
     return arrivals
-
-
-def _pickled(error: Exception) -> bytes:
-    """DuckDB's errors carry nothing but text, and not all of them can be pickled: the message goes on."""
-    return pickle.dumps(error if isinstance(error, (InputError, EvaluationError)) else EvaluationError(str(error).strip()))
 
 
 @lru_cache(maxsize=4)

@@ -7,7 +7,6 @@ commit: latencies end there. Called by Spark on a thread of its own; `lock` keep
 from __future__ import annotations
 
 import json
-import pickle
 import threading
 import time
 from collections import deque
@@ -18,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from kigen.connectors import Sink
-from kigen.spark import blocks
+from kigen.spark import blocks, faults
 from kigen.spark.metrics import Metrics
 from kigen.spark.scratch import Scratch
 from kigen.spark.session import RETAINED_BATCHES, quiet
@@ -81,7 +80,7 @@ class BatchSink:
     def _write(self, rows: list[dict[str, Any]], batch: int) -> None:
         for row in rows:
             if row["kind"] == "error":
-                raise pickle.loads(row["payload"])
+                raise faults.from_text(row["note"])
         notes = [(row["task"], json.loads(row["note"])) for row in rows if row["kind"] == "step"]
         named = _remember(self.record.chunks, batch, {row["task"]: row["note"] for row in rows if row["kind"] == "chunk"})
         if batch > self.record.batch:

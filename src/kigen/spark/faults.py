@@ -1,0 +1,19 @@
+"""Errors of the input and of expressions as text, on their way from a worker to the command: data only, nothing to unpickle."""
+
+from __future__ import annotations
+
+import json
+
+from kigen.connectors import InputError
+from kigen.lifetimes import EvaluationError
+
+
+def to_text(error: Exception) -> str:
+    if isinstance(error, InputError):
+        return json.dumps({"input": [error.message, error.file, error.line, error.field]})
+    return json.dumps({"evaluation": str(error).strip()})
+
+
+def from_text(text: str) -> Exception:
+    value = json.loads(text)
+    return InputError(*value["input"]) if "input" in value else EvaluationError(value["evaluation"])
