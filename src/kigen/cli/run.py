@@ -15,9 +15,9 @@ from typing import Any
 from kigen.cli.display import RunDisplay, closing_table
 from kigen.cli.loading import load
 from kigen.connectors.options import duration_us
-from kigen.engine import Engine, Run
+from kigen.engine import Engine, Run, RunFailed
 from kigen.plan.nodes import App
-from kigen.spark.session import log_path
+from kigen.spark.session import SparkUnavailable, log_path
 
 _POLL_S = 0.05
 
@@ -49,7 +49,7 @@ class RunArguments:
 def run_app(arguments: RunArguments) -> None:
     app = load(arguments.app_file)
     engine = Engine(master=arguments.master)
-    with interruptible() as stopped:
+    with spark_log(), interruptible() as stopped:
         run = engine.prepare(app, **arguments.options())
         try:
             if not run.finished:
@@ -63,7 +63,6 @@ def run_app(arguments: RunArguments) -> None:
     closing_table(result.report, run.skipped)
     if not result.finished:
         sys.stderr.write(how_to_resume(arguments, app) + "\n")
-    log_path().unlink(missing_ok=True)
 
 
 def run_to_end(engine: Engine, run: Run, stopped: threading.Event) -> None:
@@ -83,6 +82,19 @@ def how_to_resume(arguments: RunArguments, app: App) -> str:
     if arguments.checkpoint is None:
         return "stopped before the end; with --checkpoint DIR a run can be taken up again"
     return f"stopped before the end; the same command goes on from {arguments.checkpoint}"
+
+
+@contextmanager
+def spark_log() -> Iterator[None]:
+    """Spark's log stays where an error message names it, and nowhere else."""
+    try:
+        yield
+    except (RunFailed, SparkUnavailable):
+        raise
+    except BaseException:
+        log_path().unlink(missing_ok=True)
+        raise
+    log_path().unlink(missing_ok=True)
 
 
 @contextmanager

@@ -50,7 +50,15 @@ def _compile(sources: list[Path], target: Path) -> None:
     jars = Path(pyspark.__file__).parent / "jars"
     class_path = os.pathsep.join(str(jar) for pattern in _JARS for jar in jars.glob(f"{pattern}.jar"))
     java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else Path("java")
-    port = launch_gateway(jarpath=str(next(jars.glob("py4j-*.jar"))), classpath=class_path, die_on_exit=True, java_path=str(java))
+    with open(os.devnull, "wb") as null:
+        port = launch_gateway(
+            jarpath=str(next(jars.glob("py4j-*.jar"))),
+            classpath=class_path,
+            die_on_exit=True,
+            java_path=str(java),
+            redirect_stdout=null,
+            redirect_stderr=null,
+        )
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
     try:
         files = gateway.new_array(gateway.jvm.java.io.File, len(sources))
