@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from kigen.connectors import Position, Range, Rows, Source
-from kigen.spark.admission import Clock, OffsetFormatError, initial_offset, next_offset, ranges_between
+from kigen.spark.admission import Clock, OffsetFormatError, initial_offset, log_budget, next_offset, ranges_between
 
 NOW = Clock(now_us=10**15)
 
@@ -96,3 +96,17 @@ def test_an_offset_of_another_format_is_refused() -> None:
     start = initial_offset({}, 0)
     with pytest.raises(OffsetFormatError, match="format 1 required, found 7"):
         ranges_between(start, {**start, "v": 7})
+
+
+def test_batches_of_logs_grow_while_quick_and_shrink_when_slow() -> None:
+    def after(rows: int, took_us: int, largest: int = 2_000_000) -> int:
+        start = {"ranges": [{"rows": rows, "progress_us": None}], "admitted_us": 5_000_000}
+        return log_budget(start, 500_000, largest, 5_000_000 + took_us)
+
+    assert after(500_000, 300_000) == 1_000_000
+    assert after(2_000_000, 300_000) == 2_000_000
+    assert after(1_000_000, 2_000_000) == 1_000_000
+    assert after(1_000_000, 9_000_000) == 500_000
+    assert after(200_000, 9_000_000) == 125_000
+    assert after(200_000, 300_000, largest=500_000) == 500_000  # a size of one's own stays
+    assert log_budget({"ranges": [], "admitted_us": 0}, 500_000, 2_000_000, 1) == 500_000

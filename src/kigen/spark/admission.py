@@ -13,6 +13,7 @@ from typing import Any
 from kigen.connectors import Range, Source
 
 FORMAT = 1
+QUICK_US, SLOW_US = 1_000_000, 4_000_000  # a batch of logs is to take about this long
 SLICES = 4  # a batch is dealt to the streams in at least so many pieces: the finer, the closer they stay together
 
 Offset = dict[str, Any]  # JSON: v, seq, started_us, admitted_us, streams: {name: {pos, ts, ended, progress}}, ranges: [Range]
@@ -48,6 +49,16 @@ class Clock:
     next_event_us: int | None = None  # the earliest known death: when it has passed, a result changes though nothing arrived
     lateness_us: dict[str, int] = field(default_factory=dict)  # of each stream: its time runs so far behind its clock
     closing: bool = False  # the run's time is over: every stream ends here
+
+
+def log_budget(start: Offset, batch_rows: int, largest_rows: int, now_us: int) -> int:
+    """Tuples of logs for the next batch: twice the last while batches are quick, so that Spark's fixed cost weighs little, half when slow."""
+    before: int = sum(piece["rows"] or 0 for piece in start["ranges"] if piece["progress_us"] is None)
+    if not before or largest_rows <= batch_rows:
+        return batch_rows
+    took_us = now_us - start["admitted_us"]
+    wanted = before * 2 if took_us < QUICK_US else before // 2 if took_us > SLOW_US else before
+    return min(max(wanted, batch_rows // 4), largest_rows)
 
 
 def next_offset(sources: dict[str, Source], start: Offset, batch_rows: int, clock: Clock) -> Offset:

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from kigen.connectors import Source
-from kigen.spark.admission import Clock, Offset, check_format, initial_offset, next_offset, ranges_between
+from kigen.spark.admission import Clock, Offset, check_format, initial_offset, log_budget, next_offset, ranges_between
 from kigen.spark.scratch import Scratch
 from kigen.spark.spec import RunSpec
 
@@ -48,7 +48,8 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
     def _admit(self, start: Offset) -> Offset:
         check_format(start)
         clock = Clock(_now_us(), self._scratch.next_event_us(), self._lateness_us, self._scratch.closing)
-        return next_offset(self._open(start["started_us"]), start, self._spec.batch_rows, clock)
+        rows = log_budget(start, self._spec.batch_rows, self._spec.largest_rows, clock.now_us)
+        return next_offset(self._open(start["started_us"]), start, rows, clock)
 
     def _warm(self, start: Offset) -> Offset:
         return {**start, "seq": 1}

@@ -42,6 +42,11 @@ class RunSpec:
         return spec
 
     @property
+    def largest_rows(self) -> int:
+        """How far batches of logs may grow; a size smaller than ours was set on purpose, and stays."""
+        return self.batch_rows * (4 if self.batch_rows >= BATCH_ROWS else 1)
+
+    @property
     def tasks(self) -> tuple[Task, ...]:
         return extract_tasks(self.app)
 
