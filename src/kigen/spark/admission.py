@@ -52,7 +52,7 @@ class Clock:
 
 
 def log_budget(start: Offset, batch_rows: int, largest_rows: int, now_us: int) -> int:
-    """Tuples of logs for the next batch: twice the last while batches are quick, so that Spark's fixed cost weighs little, half when slow."""
+    """Tuples of logs for the next batch: twice the last while batches are quick (Spark's fixed cost then weighs little), half when slow."""
     before: int = sum(piece["rows"] or 0 for piece in start["ranges"] if piece["progress_us"] is None)
     if not before or largest_rows <= batch_rows:
         return batch_rows
