@@ -154,15 +154,16 @@ class LifetimesBench:
 
     def _warm_up(self, query: PaperQuery, kigen: Contestant, plain: Contestant) -> None:
         """Both sides once, unmeasured; then plain's state stores, of which the faster one competes."""
-        window, tuples = min(self.settings.windows), 5 * self.settings.batch_rows
+        window, tuples = min(self.settings.windows), 2 * self.settings.batch_rows
         for lifetime in self.settings.lifetimes:
             self._kigen(Cell(query, self.settings.kinds[0], window, tuples, None), kigen, lifetime)
             run_kernel(query, self.settings.kinds[0], window, lifetime, tuples, self.settings.batch_rows)
         if "range" not in self.settings.kinds or query.why_not_plain("range") is not None:
             return
-        self._ask_plain(query, window, tuples, plain, "memory")
+        self._ask_plain(query, window, self.settings.plain_tuples // 5 if query.stateful else tuples, plain, "memory")
         if query.stateful:
-            rates = {store: self._ask_plain(query, window, tuples, plain, store)["rate"] for store in ("rocksdb", "memory")}
+            some = self.settings.plain_tuples // 2
+            rates = {store: self._ask_plain(query, window, some, plain, store)["rate"] for store in ("rocksdb", "memory")}
             self._store_rates[query.name] = rates
             self._stores[query.name] = max(rates, key=lambda store: rates[store])
 

@@ -40,7 +40,7 @@ def lifetimes_settings(
         trials=trials or (1 if quick else 3),
         tuples=tuples or (5 * batch_rows if quick else max(4_000_000, 8 * batch_rows)),
         exactly=tuples is not None,
-        plain_tuples=200_000 if quick else 400_000,
+        plain_tuples=100_000 if quick else 400_000,
         batch_rows=batch_rows if tuples is None else min(batch_rows, max(1, tuples // 5)),
         out=out,
     )
