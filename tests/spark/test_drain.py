@@ -8,7 +8,7 @@ import pytest
 from rooms import bags, write_rooms
 
 from kigen.connectors import InputError
-from kigen.engine import CheckpointInUse, CheckpointMismatch, Engine
+from kigen.engine import CheckpointInUse, CheckpointMismatch, Engine, RunFailed
 from kigen.lifetimes import EvaluationError
 
 READINGS = "CREATE STREAM readings (room STRING, temp DOUBLE, ts TIMESTAMP) TIMESTAMP BY ts FROM csv (path = 'readings.csv')"
@@ -107,6 +107,12 @@ def test_an_expression_that_fails_on_the_data_ends_the_run(engine: Engine, tmp_p
     )
     with pytest.raises(EvaluationError, match="seven"):
         engine.run(app)
+
+
+def test_a_fault_in_a_worker_is_told_in_one_line(engine: Engine, tmp_path: Path) -> None:
+    app = small_app(tmp_path, "room,temp,ts\na,1,2026-01-01T00:00:00Z\n", "SELECT room FROM readings [ROWS 1]")
+    with pytest.raises(RunFailed, match=r"^Spark ended the run: TypeError: int\(\) takes at most 2 arguments .* \(Spark's log: .*\)$"):
+        engine.run(app, runtime="builtins:int")
 
 
 def test_a_changed_app_is_refused_with_what_changed(engine: Engine, tmp_path: Path) -> None:

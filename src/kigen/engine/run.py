@@ -22,7 +22,7 @@ from kigen.lifetimes import EvaluationError
 from kigen.plan.nodes import App, Connector
 from kigen.spark.pipeline import Pipeline, warm_up
 from kigen.spark.results import results_sink
-from kigen.spark.session import first_line, jvm_pid, log_path
+from kigen.spark.session import gist, jvm_pid, log_path
 from kigen.spark.sink import BatchSink, Outputs
 from kigen.spark.spec import RunSpec
 
@@ -115,7 +115,7 @@ class Run:
             self._sink.start_clock()
             self._pipeline = Pipeline(spark, self._spec, self._sink)
         except Exception as error:
-            raise RunFailed(f"Spark did not start the run: {first_line(error)} (Spark's log: {log_path()})") from error
+            raise RunFailed(f"Spark did not start the run: {gist(error)} (Spark's log: {log_path()})") from error
 
     @property
     def active(self) -> bool:
@@ -148,8 +148,11 @@ class Run:
         try:
             failure = None
             if self._pipeline is not None:
+                alone = not self._pipeline.active
                 failure = self._pipeline.failure()
                 self._pipeline.stop()
+                if alone and failure is None and not self.finished:
+                    failure = "it came to an end before the inputs did"
             self._sink.close()
             self._raise(failure)
         except BaseException:
@@ -169,7 +172,7 @@ class Run:
         error = self._sink.error or self._sink.scratch.error()
         if isinstance(error, (InputError, EvaluationError, OSError)):
             raise error
-        raise RunFailed(f"Spark ended the run: {first_line(error or failure)} (Spark's log: {log_path()})") from error
+        raise RunFailed(f"Spark ended the run: {gist(error or failure)} (Spark's log: {log_path()})") from error
 
     # --- what it did -----------------------------------------------------------------------------------------------
 

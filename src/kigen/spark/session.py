@@ -79,7 +79,7 @@ def start_session(master: str | None = None, name: str = "kigen") -> SparkSessio
         with quiet():
             return SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
-        raise SparkUnavailable(f"Spark did not start on '{master}': {first_line(error)} (log: {log_path()})") from error
+        raise SparkUnavailable(f"Spark did not start on '{master}': {gist(error)} (log: {log_path()})") from error
 
 
 def _heap_mb() -> int:
@@ -138,5 +138,10 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def first_line(error: Any) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+def gist(error: Any) -> str:
+    """The line that says what happened: of Spark's words the first, of a Python stack trace within them the last."""
+    lines = [line.rstrip() for line in str(error).split("=== Streaming Query ===")[0].splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    plain = [line for line in lines if not line.startswith(" ")]
+    return plain[-1] if plain and any("Traceback (most recent call last)" in line for line in lines) else lines[0]
