@@ -62,6 +62,16 @@ class Positions:
         by_slot[self.slots] = final
         return np.cumsum(out, out=out)
 
+    def where(self, alive: Mask, results: list[Result]) -> Ints:
+        """The positions at which a group's row appears, vanishes or changes its values."""
+        differs = results[0].differs.copy() if results else np.zeros(len(self), dtype=np.bool_)
+        for result in results[1:]:
+            differs |= result.differs
+        changed = alive & differs
+        changed[1:] |= alive[1:] != alive[:-1]
+        changed[self.before] = False
+        return np.flatnonzero(changed)
+
     def constant(self, by_slot: Ints) -> Ints:
         """The value at every position of something that no event touches."""
         return np.repeat(by_slot[self.slots], self.stop - self.before)

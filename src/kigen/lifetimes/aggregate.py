@@ -134,29 +134,24 @@ class AggregateOperator(Operator):
         return chunk, begin, stop
 
     def _changes(self, positions: Positions, alive: Mask, results: list[Result]) -> tuple[Opened, Closed]:
-        runs = positions.runs
-        at = positions.of_run
-        changed = alive[at] != alive[at - 1]
-        for result in results:
-            changed |= alive[at] & result.differs[at]
-        run = np.flatnonzero(changed)
-        here = at[run]
-        slot, time = runs.slot[run], runs.time[run]
+        here = positions.where(alive, results)
+        ordinal = np.searchsorted(positions.before, here, side="right") - 1
+        slot, time = positions.slots[ordinal], positions.runs.time[here - ordinal - 1]
         is_alive, was_alive = alive[here], alive[here - 1]
         ids = np.where(is_alive, self._next_id + np.cumsum(is_alive) - 1, NO_HOLDER)
         self._next_id += int(is_alive.sum())
-        first = changes(slot)
-        last = np.flatnonzero(np.append(first[1:], True)[: len(slot)])
-        end = np.empty_like(time)
-        end[:-1] = time[1:]
+        first = changes(ordinal)
+        starts, last = np.flatnonzero(first), np.flatnonzero(np.append(first[1:], True)[: len(first)])
+        end, previous = np.empty_like(time), np.empty_like(ids)
+        end[:-1], previous[1:] = time[1:], ids[:-1]
         end[last] = FOREVER
-        previous = np.empty_like(ids)
-        previous[1:] = ids[:-1]
-        starts = np.flatnonzero(first)
         previous[starts] = self._open[slot[starts]]
         self._open[slot[last]] = ids[last]
         opened = Opened(self._columns(slot[is_alive], here[is_alive], results), time[is_alive], end[is_alive], ids[is_alive])
-        old = self._columns(slot[was_alive], here[was_alive] - 1, results) if self._signed else None
+        if not self._signed:  # only rows opened in earlier steps have holders to fill
+            was_alive, old = was_alive & first, None
+        else:
+            old = self._columns(slot[was_alive], here[was_alive] - 1, results)
         return opened, Closed(old, time[was_alive], previous[was_alive], first[was_alive])
 
     def _columns(self, slot: Ints, position: Ints, results: list[Result]) -> pa.RecordBatch:
