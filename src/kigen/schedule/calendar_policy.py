@@ -18,7 +18,7 @@ from kigen.schedule.deadline_calendar import DeadlineCalendar, grants
 from kigen.schedule.events import Completion, Decision, Floats, Grant, Ints, Policy, ScheduledTask
 from kigen.schedule.sdmr_monitor import SdmrMonitor
 
-ROWS = 1024
+ROWS = 2048
 _FINEST = 50  # slots in the shortest deadline
 
 
@@ -38,7 +38,7 @@ class CalendarPolicy(Policy):
         self._planned_us = np.zeros(len(tasks)) if self.by_arrival else np.minimum(deadlines, self._horizon_us)
         firm = np.array([t.firm for t in tasks], bool)
         self._droppable = (firm & (deadlines <= self._horizon_us)).astype(np.float64)
-        self._calendar = DeadlineCalendar(len(tasks), self.grain_us, 2 * ROWS)
+        self._calendar = DeadlineCalendar(len(tasks), self.grain_us, ROWS + ROWS // 2)
         self._shed_now = 0
 
     def arrived(self, task: int, count: int, arrival_us: float) -> None:

@@ -27,7 +27,7 @@ class FifoPacking(CalendarPolicy):
         waiting = self._calendar.view()
         if not len(waiting):
             return Decision()
-        tuple_us = np.array(self.costs.costs_us)
+        tuple_us = self.costs.costs_us.copy()
         budget_us = max(self.shortest_us / 2 - self.costs.fixed_us, self.costs.fixed_us)
         return self._decide(self._take_in_order(waiting @ tuple_us, tuple_us, budget_us), [])
 
@@ -38,7 +38,7 @@ class EdfPacking(CalendarPolicy):
         waiting = self._calendar.view()
         if not len(waiting):
             return self._decide(np.zeros(len(self.tasks)), shed)
-        tuple_us = np.array(self.costs.costs_us)
+        tuple_us = self.costs.costs_us.copy()
         earliest_us = float(self._calendar.keys_us()[0])
         budget_us = max(earliest_us - now_us - self.costs.fixed_us, 0.0)
         return self._decide(self._take_in_order(waiting @ tuple_us, tuple_us, budget_us), shed)

@@ -34,7 +34,7 @@ class Settings:
     rule: str = "edf"  # priority of the paper's policies: edf or muf
     fixed_us: float = 200_000.0  # first guess of a micro-batch's fixed cost
     learning: bool = True  # the cost model follows what is measured
-    overload: str = "shortest"  # what pack prefers when not everything can be done
+    overload: str = "product"  # what pack prefers when not everything can be done
     protected: float = PROTECTED_LOAD
     may_drop: bool = True  # False (--drain): nothing is dropped, FIRM or not
 

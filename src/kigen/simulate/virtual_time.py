@@ -1,6 +1,6 @@
 """Drives a policy under a virtual clock: the very objects that Spark's admission drives under the real one.
 
-One processor: a decision's batch runs to its end, at the cost of one overhead and the true costs of its tuples; its results come at its end.
+One processor: a decision's batch runs to its end, at the cost of one overhead and its tuples' true costs; results come at its end.
 The loop turns once a decision, and touches tuples only where the policy itself does: policies over a calendar get arrivals as arrays.
 """
 
@@ -27,6 +27,7 @@ class Outcome:
     busy_us: float  # overhead included
     span_us: float  # until the last arrival or the last batch's end
     mean_k: float
+    missed_by_task: tuple[int, ...] = ()
 
     @property
     def sdmr(self) -> float:
@@ -49,6 +50,7 @@ class _Run:
         low, high = workload.overheads_us if overhead else (0.0, 0.0)
         self._draws = np.random.default_rng([seed, 1]).uniform(low, high, _DRAWS).tolist()
         self._fed = 0
+        self._missed_by_task = [0] * len(workload.tasks)
         self.missed = self.shed = self.decisions = self.batches = 0
         self.overhead_us = self.busy_us = self.now_us = 0.0
 
@@ -68,7 +70,8 @@ class _Run:
                 break
         span_us = max(self.now_us, times[-1])
         mean_k = self.batches / self.decisions if self.decisions else 0.0
-        return Outcome(size, self.missed, self.shed, self.decisions, self.overhead_us, self.busy_us, span_us, mean_k)
+        by_task = tuple(self._missed_by_task)
+        return Outcome(size, self.missed, self.shed, self.decisions, self.overhead_us, self.busy_us, span_us, mean_k, by_task)
 
     def _feed(self) -> None:
         first, end = self._fed, bisect_right(self._times, self.now_us, self._fed)
@@ -86,6 +89,7 @@ class _Run:
             self._heads[task] += count
             self.shed += count
             self.missed += count
+            self._missed_by_task[task] += count
 
     def _execute(self, decision: Decision) -> None:
         overhead_us = self._draws[self.decisions % _DRAWS]
@@ -97,7 +101,10 @@ class _Run:
         end_us = self.now_us + elapsed_us
         for task, count in decision.admit:
             head = heads[task]
-            late += bisect_left(self._task_times[task], end_us - self._deadlines[task], head, head + count) - head
+            behind = bisect_left(self._task_times[task], end_us - self._deadlines[task], head, head + count) - head
+            if behind:
+                late += behind
+                self._missed_by_task[task] += behind
             heads[task] = head + count
         self.decisions += 1
         self.batches += decision.batches
