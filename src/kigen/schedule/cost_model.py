@@ -3,7 +3,7 @@
 The model is length = F + A * (tasks in the batch) + sum over tasks of n_i * c_i + noise. The estimate is recursive least squares, as a
 Kalman filter: its covariance gives every estimate its spread, and every prediction too. First guesses of tuple costs are taken to be wrong
 together (a common factor: the machine) as well as one by one. Two things make it robust: a surprise counts for at most `CLIP` standard
-deviations, and estimates keep a little variance for ever (`DRIFT`), so that the model follows a machine that becomes slower.
+deviations, and estimates keep a little variance for ever (`DRIFT`), more when surprises agree: the model follows a machine that changes.
 
 Invariant: estimates are never negative. Cost: a prediction O(tasks in the batch); learning from a batch O(tasks^2), 0.1 ms for 300 tasks.
 """
@@ -19,16 +19,16 @@ import numpy as np
 from kigen.schedule.events import Floats, Grant, ScheduledTask
 
 CLIP = 3.0
-DRIFT = 0.01  # relative change of an estimate that is expected between two batches
+DRIFT = 0.005  # relative change of an estimate that is expected between two batches
 _MEMORY = 0.95  # of the noise, a batch
-_TOGETHER, _ALONE = 3.0, 0.5  # how far first guesses may be off, relative
+_TOGETHER = 3.0  # how much farther first guesses may be off together than one by one
 _LEAST_US = 1e-3
 _TASKS = 2  # where tuple costs begin in the vector of estimates; before them F and A
 
 
 class CostModel:
-    def __init__(self, tasks: Sequence[ScheduledTask], fixed_us: float, learning: bool = True) -> None:
-        """`fixed_us` and the tasks' `cost_us` are first guesses."""
+    def __init__(self, tasks: Sequence[ScheduledTask], fixed_us: float, learning: bool = True, doubt: float = 3.0) -> None:
+        """`fixed_us` and the tasks' `cost_us` are first guesses; `doubt`: how far those of tuples may be off, relative."""
         self.names = [task.name for task in tasks]
         guesses = np.maximum(np.array([task.cost_us for task in tasks], np.float64), _LEAST_US)
         self._estimates: Floats = np.concatenate(([float(fixed_us), 0.0], guesses))
@@ -36,11 +36,12 @@ class CostModel:
         self._covariance: Floats = np.zeros((0, 0))
         if learning:
             self._covariance = np.zeros((len(tasks) + _TASKS,) * 2)
-            self._covariance[_TASKS:, _TASKS:] = _TOGETHER**2 * np.outer(guesses, guesses)
-            spread = np.concatenate(([0.5 * fixed_us + 1.0, 0.02 * fixed_us], _ALONE * guesses))
+            self._covariance[_TASKS:, _TASKS:] = (_TOGETHER * doubt) ** 2 * np.outer(guesses, guesses)
+            spread = np.concatenate(([min(0.5, doubt) * fixed_us + 1.0, min(0.02, 0.1 * doubt) * fixed_us], doubt * guesses))
             self._covariance += np.diag(spread**2)
         self.noise_var = (0.05 * fixed_us) ** 2 + 1.0
         self.observed = 0
+        self._bias = 0.0  # of recent surprises, in standard deviations
 
     @property
     def fixed_us(self) -> float:
@@ -88,9 +89,19 @@ class CostModel:
         self._covariance -= np.outer(related / total, related)
         self._covariance[rows, rows] = np.maximum(self._covariance[rows, rows], 0.0) + (DRIFT * self._estimates[rows]) ** 2
         # The share of the surprise that the unknown costs do not explain is noise; bounded, so that one outlier does not blind the model.
-        seen = min(surprise * surprise, CLIP * CLIP * total) * self.noise_var / total
+        share = self.noise_var / total
+        seen = min(surprise * surprise, CLIP * CLIP * total) * share * share
         self.noise_var += (1 - _MEMORY) * (seen + self.noise_var * unknown / total - self.noise_var)
         self.noise_var = max(self.noise_var, 1.0)
+        self._suspect(max(-CLIP, min(CLIP, surprise / math.sqrt(total))))
+
+    def _suspect(self, surprise: float) -> None:
+        """Surprises that keep their sign are no noise: the costs have changed, so trust what is known of them less."""
+        self._bias += 0.2 * (surprise - self._bias)
+        if abs(self._bias) > 1.0:
+            own = np.diag((0.1 * self._estimates) ** 2)
+            self._covariance += own + np.outer(0.2 * self._estimates, 0.2 * self._estimates)
+            self._bias *= 0.5
 
     def report(self) -> dict[str, Any]:
         """Where time goes, for users: the fixed cost and each task's cost a tuple, with their spread."""

@@ -33,6 +33,7 @@ class Settings:
     window_us: float = 1_000_000.0  # of the SDMR monitor
     rule: str = "edf"  # priority of the paper's policies: edf or muf
     fixed_us: float = 200_000.0  # first guess of a micro-batch's fixed cost
+    doubt: float = 3.0  # how far the first guesses of tuple costs may be off, relative
     learning: bool = True  # the cost model follows what is measured
     overload: str = "product"  # what pack prefers when not everything can be done
     protected: float = PROTECTED_LOAD
@@ -48,7 +49,7 @@ def make_policy(name: str, tasks: Sequence[ScheduledTask], settings: Settings | 
         raise PolicyError(f"phi must be above 0, got {settings.phi_us} us: write the length of a slot, such as 100000")
     if not settings.may_drop:
         tasks = [replace(task, firm=False) for task in tasks]
-    costs = CostModel(tasks, settings.fixed_us, settings.learning)
+    costs = CostModel(tasks, settings.fixed_us, settings.learning, settings.doubt)
     if name == "all":
         return AdmitAll(name, tasks, costs, settings.phi_us)
     if name == "fifo":

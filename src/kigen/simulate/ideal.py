@@ -15,7 +15,7 @@ IDEAL = "ideal"
 
 def run_policy(name: str, workload: Workload, settings: Settings | None = None, seed: int = 0) -> Outcome:
     """Simulate a policy, or Ideal. Policies begin with the workload's mean overhead and C_exec; the paper's keep them, `pack` learns on."""
-    settings = replace(settings or Settings(), fixed_us=workload.mean_overhead_us, learning=name == "pack")
+    settings = replace(settings or Settings(), fixed_us=workload.mean_overhead_us, learning=name == "pack", doubt=0.1)
     if name == IDEAL:
         return simulate(workload, ideal_policy(workload), overhead=False, seed=seed)
     return simulate(workload, make_policy(name, workload.tasks, settings), seed=seed)

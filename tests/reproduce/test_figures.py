@@ -1,0 +1,59 @@
+"""Figures are made, written, and say where order and bounds hold."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kigen.reproduce import FIGURES, ats, make_figure, write_figure
+from kigen.reproduce.published import POINTS
+from kigen.reproduce.registry import ArgumentError, order_of
+
+
+def tiny(quick: bool) -> list[ats.Panel]:
+    return [
+        replace(panel, jobs=tuple(replace(job, setting=replace(job.setting, queries=8, tuples=40, scale=600.0)) for job in panel.jobs[:2]))
+        for panel in ats.sdmr_random(quick)
+    ]
+
+
+def test_a_figure_is_picture_and_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FIGURES, "ats-sdmr-random", tiny)
+    told: list[tuple[int, int]] = []
+    result = make_figure("ats-sdmr-random", True, lambda _, done, of: told.append((done, of)), workers=1)
+    picture, data = write_figure(result, tmp_path)
+    assert told[0] == (0, 4)
+    assert told[-1] == (4, 4)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    read = json.loads(data.read_text())
+    panel = read["panels"][0]
+    assert set(panel["series"]) == {v.label for v in ats.POLICIES}
+    assert [row["lambda"] for row in panel["order"]] == [0.3, 0.4]
+    assert len(panel["series"]["ATS"]["sdmr"]["seeds"][0]) == 2
+    assert read["published"] == POINTS["ats-sdmr-random"]
+
+
+def test_the_order_is_judged_by_means() -> None:
+    def curve(mean: float) -> dict[str, object]:
+        return {"x": [0.4], "sdmr": {"mean": [mean]}}
+
+    means = {"TAAT": 0.4, "BTS": 0.1, "ATS": 0.02, "ATS1": 0.03, "Ideal": 0.0, "pack": 0.0}
+    row = order_of({label: curve(mean) for label, mean in means.items()})[0]
+    assert not row["order_holds"]
+    assert row["broken"] == ["ATS1 above ATS by 0.010000"]
+    assert row["pack_above_ideal"] == 0.0
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_has_jobs_and_published_points(name: str) -> None:
+    assert name in POINTS
+    for quick in (True, False):
+        assert all(panel.jobs for panel in FIGURES[name](quick))
+
+
+def test_an_unknown_figure_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="ats-zipf"):
+        make_figure("ats-none", True, lambda *_: None)

@@ -1,0 +1,110 @@
+"""Every policy under random events: each tuple is admitted or shed exactly once, nothing is lost, nothing is dropped unasked."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from kigen.schedule import POLICY_NAMES, Completion, Policy, PolicyError, ScheduledTask, Settings, make_policy
+
+SOME = (
+    ScheduledTask("urgent", 1e6, True, 100.0),
+    ScheduledTask("soft", 2e6, False, 50.0),
+    ScheduledTask("whenever", None, False, 200.0),
+    ScheduledTask("slow", 5e6, True, 3000.0),
+)
+
+
+def drive(policy: Policy, seed: int, work: float) -> tuple[list[int], list[int], list[int]]:
+    """Random arrivals for a while, then until nothing waits: (arrived, admitted, shed) by task. `work` is the load, about."""
+    rng = random.Random(seed)
+    size = len(policy.tasks)
+    arrived, admitted, shed, now = [0] * size, [0] * size, [0] * size, 0.0
+    for turn in range(100_000):
+        if turn < 150:
+            for task in range(size):
+                count = rng.choice((0, 0, 1, 3, int(100 * work)))
+                if count:
+                    policy.arrived(task, count, now)
+                    arrived[task] += count
+        decision = policy.next(now)
+        for task, count in decision.shed:
+            shed[task] += count
+        elapsed = 20_000.0
+        for task, count in decision.admit:
+            assert count > 0
+            admitted[task] += count
+            elapsed += count * policy.tasks[task].cost_us
+        for task in range(size):
+            assert policy.pending(task) == arrived[task] - admitted[task] - shed[task]
+        if decision.idle:
+            if turn >= 150:
+                break
+            now += 10_000.0
+        else:
+            now += elapsed
+            policy.completed(Completion(now, elapsed, decision.admit, 0))
+    return arrived, admitted, shed
+
+
+@pytest.mark.parametrize("work", [0.2, 3.0])
+@pytest.mark.parametrize("name", POLICY_NAMES)
+def test_every_tuple_has_one_fate(name: str, work: float) -> None:
+    for seed in range(3):
+        arrived, admitted, shed = drive(make_policy(name, SOME, Settings(fixed_us=20_000.0)), seed, work)
+        assert [a + s for a, s in zip(admitted, shed, strict=True)] == arrived
+        assert shed[1] == shed[2] == 0, "only FIRM loses anything"
+
+
+@pytest.mark.parametrize("name", POLICY_NAMES)
+def test_draining_never_drops(name: str) -> None:
+    arrived, admitted, shed = drive(make_policy(name, SOME, Settings(fixed_us=20_000.0, may_drop=False)), 1, 3.0)
+    assert admitted == arrived
+    assert not any(shed)
+
+
+@pytest.mark.parametrize("name", ["taat", "bts", "bts1", "ats", "ats1", "edf", "pack"])
+def test_overload_sheds_only_where_late_is_worthless(name: str) -> None:
+    _, _, shed = drive(make_policy(name, SOME, Settings(fixed_us=20_000.0)), 0, 30.0)
+    assert shed[0] or shed[3]
+
+
+def test_arrays_mean_the_same_as_single_arrivals() -> None:
+    for name in POLICY_NAMES:
+        one, many = make_policy(name, SOME), make_policy(name, SOME)
+        tasks, counts, times = np.array([0, 1, 0, 3]), np.array([5, 2, 1, 7]), np.array([1e5, 1.2e5, 3e5, 3e5])
+        for event in zip(tasks.tolist(), counts.tolist(), times.tolist(), strict=True):
+            one.arrived(*event)
+        many.arrived_many(tasks, counts, times)
+        for _ in range(5):
+            assert one.next(4e5) == many.next(4e5)
+
+
+def test_without_deadlines_pack_takes_all() -> None:
+    policy = make_policy("pack", [ScheduledTask("a"), ScheduledTask("b")])
+    policy.arrived(0, 1_000_000, 0.0)
+    policy.arrived(1, 5, 9e9)
+    assert policy.next(9e9).admit == [(0, 1_000_000), (1, 5)]
+
+
+def test_pack_keeps_two_batches_within_the_shortest_deadline() -> None:
+    policy = make_policy(
+        "pack", [ScheduledTask("a", 1e6, False, 100.0), ScheduledTask("b", 30e6, False, 100.0)], Settings(fixed_us=150_000.0)
+    )
+    policy.arrived(1, 1_000_000, 0.0)
+    policy.arrived(0, 10, 0.0)
+    decision = policy.next(0.0)
+    assert 0.3e6 < decision.predicted_us <= 0.5e6
+    assert (0, 10) in decision.admit, "what is urgent is in it"
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"), [("best", Settings()), ("pack", Settings(overload="random")), ("ats", Settings(reading="x"))]
+)
+def test_wrong_settings_say_what_to_write(name: str, settings: Settings) -> None:
+    with pytest.raises(ValueError, match="write one of"):
+        make_policy(name, SOME, settings)
+    with pytest.raises(PolicyError, match="phi"):
+        make_policy("bts", SOME, Settings(phi_us=0))
