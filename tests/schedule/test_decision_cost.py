@@ -33,7 +33,8 @@ def test_a_decision_takes_at_most_five_milliseconds(name: str) -> None:
         taken.append(time.perf_counter() - began)
         policy.completed(Completion(now, 400_000.0, decision.admit))
         policy.arrived_many(np.arange(QUERIES), np.full(QUERIES, 3), np.full(QUERIES, now))
-    assert min(taken[:1] if name == "all" else taken) <= BUDGET_S, taken  # the best of some: other work shares the machine
+    taken = taken[:1] if name == "all" else taken  # which leaves little for the later ones
+    assert np.median(taken) <= BUDGET_S, taken
 
 
 def test_the_papers_policies_touch_only_the_batches_they_take(monkeypatch: pytest.MonkeyPatch) -> None:

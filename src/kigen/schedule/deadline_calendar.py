@@ -99,12 +99,24 @@ class DeadlineCalendar:
         np.subtract(column, np.clip(count - before, 0.0, column), out=column)
         self.pending[task] -= count
 
+    def take_tasks(self, tasks: Ints) -> None:
+        """All that waits of these tasks."""
+        kept = np.ones(len(self.pending))
+        kept[tasks] = 0.0
+        self._matrix[self._low : self._high] *= kept
+        self.pending[tasks] = 0.0
+
     def take_all(self) -> Floats:
         taken = self.pending.copy()
         self._matrix[self._low : self._high] = 0
         self.pending[:] = 0
         self._low = self._high = 0
         return taken
+
+
+def work_by_row(rows: Floats, tuple_us: Floats) -> Floats:
+    """Time that each row asks for. Not `@`: BLAS would wake threads for it, which costs more than it saves when the machine is busy."""
+    return np.asarray(np.einsum("ij,j->i", rows, tuple_us))
 
 
 def grants(counts: Floats) -> list[Grant]:

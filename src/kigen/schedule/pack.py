@@ -22,6 +22,7 @@ import numpy as np
 
 from kigen.schedule.calendar_policy import CalendarPolicy, fill
 from kigen.schedule.cost_model import CostModel
+from kigen.schedule.deadline_calendar import work_by_row
 from kigen.schedule.events import Decision, Floats, Ints, ScheduledTask
 from kigen.schedule.rates import ArrivalRates
 
@@ -80,7 +81,7 @@ class Pack(CalendarPolicy):
         if fixed_us + float(self._calendar.pending @ tuple_us) <= cap_us:
             self.overloaded = False
             return self._decide(self._calendar.take_all(), shed)
-        work_us = waiting @ tuple_us
+        work_us = work_by_row(waiting, tuple_us)
         budget_us = max(cap_us - fixed_us, self.costs.fixed_us)
         # Overload lasts until nothing is left over: what waits may be feasible for a moment when what is about to come is not.
         self.overloaded = self.overloaded or not self._feasible(work_us, now_us, cap_us)
@@ -108,19 +109,21 @@ class Pack(CalendarPolicy):
         load = np.cumsum((self._rates.per_us * tuple_us)[ranking])
         first = np.zeros(len(tuple_us))
         first[ranking[load <= able]] = 1.0
-        if not self._feasible(waiting @ (tuple_us * first), now_us, budget_us + self.costs.fixed_us):
+        if not self._feasible(work_by_row(waiting, tuple_us * first), now_us, budget_us + self.costs.fixed_us):
             first[:] = 0.0  # a burst among the protected: rank alone decides
         taken = self._take_protected(waiting, first, tuple_us, budget_us)
         left_us = budget_us - float(taken @ tuple_us)
         others = ranking[first[ranking] == 0]
         part = fill(self._calendar.pending[others], tuple_us[others], left_us)
-        for task, count in zip(others[part > 0].tolist(), part[part > 0].tolist(), strict=True):
+        whole = part == self._calendar.pending[others]  # all but one, at most, are taken whole or not at all
+        for task, count in zip(others[~whole & (part > 0)].tolist(), part[~whole & (part > 0)].tolist(), strict=True):
             self._calendar.take_oldest(task, count)
+        self._calendar.take_tasks(others[whole])
         taken[others] += part
         return taken if taken.any() else self._one(ranking)
 
     def _take_protected(self, waiting: Floats, first: Floats, tuple_us: Floats, budget_us: float) -> Floats:
-        work_us = np.cumsum(waiting @ (tuple_us * first))
+        work_us = np.cumsum(work_by_row(waiting, tuple_us * first))
         rows = int(np.searchsorted(work_us, budget_us, side="right"))
         taken = self._calendar.take_rows(rows, first)
         if rows < len(work_us):

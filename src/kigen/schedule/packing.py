@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from kigen.schedule.calendar_policy import CalendarPolicy
+from kigen.schedule.deadline_calendar import work_by_row
 from kigen.schedule.events import Decision
 
 
@@ -29,7 +30,7 @@ class FifoPacking(CalendarPolicy):
             return Decision()
         tuple_us = self.costs.costs_us.copy()
         budget_us = max(self.shortest_us / 2 - self.costs.fixed_us, self.costs.fixed_us)
-        return self._decide(self._take_in_order(waiting @ tuple_us, tuple_us, budget_us), [])
+        return self._decide(self._take_in_order(work_by_row(waiting, tuple_us), tuple_us, budget_us), [])
 
 
 class EdfPacking(CalendarPolicy):
@@ -41,4 +42,4 @@ class EdfPacking(CalendarPolicy):
         tuple_us = self.costs.costs_us.copy()
         earliest_us = float(self._calendar.keys_us()[0])
         budget_us = max(earliest_us - now_us - self.costs.fixed_us, 0.0)
-        return self._decide(self._take_in_order(waiting @ tuple_us, tuple_us, budget_us), shed)
+        return self._decide(self._take_in_order(work_by_row(waiting, tuple_us), tuple_us, budget_us), shed)
