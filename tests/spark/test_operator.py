@@ -12,8 +12,9 @@ from rooms import write_rooms
 
 from kigen.connectors import InputError
 from kigen.plan import load_app
-from kigen.spark import blocks, faults, operator
+from kigen.spark import faults, operator
 from kigen.spark.admission import Clock, initial_offset, next_offset
+from kigen.spark.blocks import Spool
 from kigen.spark.manifest import Manifest, ManifestFormatError
 from kigen.spark.reader import AdmissionReader
 from kigen.spark.spec import RunSpec
@@ -62,7 +63,8 @@ def play(spec: RunSpec, forget: bool) -> tuple[dict[str, list[str]], dict[str, S
                 for row in out.itertuples():
                     assert row.kind != "error", row.note
                     if row.kind == "lines":
-                        lines.setdefault(row.query, []).extend(str(line) for line in blocks.decode(row.payload).to_pylist())
+                        found = Spool(spec.checkpoint).take(row.payload, row.note)
+                        lines.setdefault(row.query, []).extend(str(line) for line in found.to_pylist())
     return {query: sorted(found) for query, found in lines.items()}, states
 
 
@@ -77,6 +79,12 @@ def spec_of(tmp_path: Path, rows: int = 400, **changes: Any) -> RunSpec:
         **changes,
     }
     return RunSpec(**values)
+
+
+@pytest.fixture(autouse=True)
+def _frequent_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every third step, so that few tuples show what a long run does."""
+    monkeypatch.setattr(manifest, "LEAST_WEIGHT", 2 * manifest.STEP_WEIGHT)
 
 
 def test_a_worker_that_lost_its_cache_gives_the_same_lines(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from kigen.connectors import InputError, Sink, open_sink
 from kigen.plan.nodes import App, Connector, Query, Scan, Window, WindowKind
 from kigen.plan.types import Column, Type
 from kigen.spark import blocks, faults
+from kigen.spark.blocks import Spool
 from kigen.spark.session import RETAINED_BATCHES
 from kigen.spark.sink import BatchSink
 from kigen.spark.spec import RunSpec
@@ -33,7 +34,7 @@ class Frame:
 
 
 def batch(number: int, finished: bool = False, chunk: str | None = None) -> Any:
-    (payload,) = blocks.encode(pa.table({"c0": [number], "_from": [number], "_to": pa.array([None], pa.int64())}))
+    payload, _ = Spool("").give(pa.table({"c0": [number], "_from": [number], "_to": pa.array([None], pa.int64())}))
     note = {
         "admitted_us": 0,
         "counts": {"q": {"in": 1, "late": 0}},

@@ -7,7 +7,7 @@ Cost: a few `advance` calls a batch; nothing here touches tuples.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kigen.connectors import Range, Source
@@ -96,7 +96,24 @@ def _log_ranges(sources: dict[str, Source], streams: dict[str, dict[str, Any]], 
         budget -= piece.rows or 0
         if piece.ended:
             waiting.discard(name)
-    return ranges
+    return joined(ranges)
+
+
+def joined(ranges: list[Range]) -> list[Range]:
+    """Pieces of one stream that follow each other in one file, as one: fewer reads, and less to remember."""
+    last: dict[str, int] = {}
+    out: list[Range] = []
+    for piece in ranges:
+        at = last.get(piece.stream)
+        before = None if at is None else out[at]
+        if before is not None and before.end == piece.start and before.end.get("file") == piece.end.get("file"):
+            assert at is not None
+            rows = None if before.rows is None or piece.rows is None else before.rows + piece.rows
+            out[at] = replace(piece, start=before.start, rows=rows)
+        else:
+            last[piece.stream] = len(out)
+            out.append(piece)
+    return out
 
 
 def _live_ranges(sources: dict[str, Source], streams: dict[str, dict[str, Any]], budget: int, clock: Clock) -> list[Range]:

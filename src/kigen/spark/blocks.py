@@ -1,29 +1,54 @@
-"""Result lines as rows of Spark: Arrow blocks of a few MB, since larger rows cost Spark far more than their share.
+"""Result lines on their way from a worker to the sink: small blocks as rows of Spark, large ones as files that a row names.
 
 Rows out of the operator are (task, seq, query, kind, payload, note): kind `lines` carries a block of one query, `step` the step's
-note (JSON), `error` what ended the run (kigen.spark.faults).
+note (JSON), `error` what ended the run (kigen.spark.faults). A large block would be copied five times on its way through the JVM; as a file
+under the checkpoint (which all of Spark's machines share) it is written once and mapped once. Invariant: a file is whole before a row
+names it, and nobody but that row's reader needs it: what is left over at a start is deleted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+import uuid
+from pathlib import Path
 
 import pyarrow as pa
 
 SCHEMA = "task string, seq long, query string, kind string, payload binary, note string"
 COLUMNS = ["task", "seq", "query", "kind", "payload", "note"]
-BLOCK_BYTES = 4 << 20
+INLINE_BYTES = 256 << 10
+
+Carried = tuple[bytes | None, str | None]  # payload and note of a row: the block, or the name of its file
 
 
-def encode(table: pa.Table) -> Iterator[bytes]:
-    pieces = max(1, -(-table.nbytes // BLOCK_BYTES))
-    rows = max(1, -(-table.num_rows // pieces))
-    for start in range(0, table.num_rows, rows):
-        out = pa.BufferOutputStream()
-        with pa.ipc.new_stream(out, table.schema) as writer:
-            writer.write_table(table.slice(start, rows))
-        yield out.getvalue().to_pybytes()
+class Spool:
+    """The directory of large blocks."""
 
+    def __init__(self, checkpoint: str) -> None:
+        self._directory = Path(checkpoint) / "spool"
 
-def decode(payload: bytes | pa.Buffer) -> pa.Table:
-    return pa.ipc.open_stream(payload).read_all()
+    def give(self, table: pa.Table) -> Carried:
+        if table.nbytes <= INLINE_BYTES:
+            out = pa.BufferOutputStream()
+            with pa.ipc.new_stream(out, table.schema) as writer:
+                writer.write_table(table)
+            return out.getvalue().to_pybytes(), None
+        self._directory.mkdir(parents=True, exist_ok=True)
+        name = uuid.uuid4().hex
+        with pa.OSFile(str(self._directory / name), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+            writer.write_table(table)
+        return None, name
+
+    def take(self, payload: bytes | None, note: str | None) -> pa.Table:
+        if payload is not None:
+            return pa.ipc.open_stream(payload).read_all()
+        assert note is not None
+        with pa.memory_map(str(self._directory / note)) as file:
+            return pa.ipc.open_stream(file).read_all()
+
+    def drop(self, names: list[str]) -> None:
+        for name in names:
+            (self._directory / name).unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        shutil.rmtree(self._directory, ignore_errors=True)

@@ -17,7 +17,9 @@ from kigen.spark.scratch import replace
 
 FORMAT = 1
 STATE_SCHEMA = "seq long, manifest string, snapshot binary"
-STEP_WEIGHT = 1000  # replaying one step costs about as much as this many tuples; it also bounds the manifest's length
+REPLAYED = 4  # a load may replay so many times what the kernel holds: snapshots then cost a quarter of a copy a tuple
+LEAST_WEIGHT = 1_000_000  # and always this much: about half a second
+STEP_WEIGHT = 50_000  # replaying one step costs about as much as this many tuples; it also bounds the manifest's length
 
 
 class ManifestFormatError(ValueError):
@@ -52,14 +54,14 @@ class Manifest:
         self.weight += rows + STEP_WEIGHT
 
     def wants_snapshot(self, tuples_held: int) -> bool:
-        return self.weight > max(tuples_held, 2 * STEP_WEIGHT)
+        return self.weight > max(REPLAYED * tuples_held, LEAST_WEIGHT)
 
     def take_snapshot(self, data: bytes, chunks: Path, inline_bytes: int) -> None:
         self.references, self.weight = [], 0
         if len(data) <= inline_bytes:
             self.snapshot, self.chunk = data, None
             return
-        name = hashlib.sha256(data).hexdigest()[:32]
+        name = hashlib.blake2b(data, digest_size=16).hexdigest()
         if not (chunks / name).exists():
             chunks.mkdir(parents=True, exist_ok=True)
             replace(chunks / name, data, durable=True)

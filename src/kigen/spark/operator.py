@@ -20,6 +20,7 @@ import pandas as pd
 from kigen.connectors import InputError, Range, Rows
 from kigen.lifetimes import EvaluationError, StreamInput
 from kigen.spark import blocks, faults
+from kigen.spark.blocks import Spool
 from kigen.spark.manifest import Manifest
 from kigen.spark.reading import Reading
 from kigen.spark.spec import RunSpec
@@ -42,7 +43,7 @@ def run_group(key: Key, frames: Iterator[pd.DataFrame], state: Any, spec_text: s
         reading = Reading(spec, payloads[0][1]["started_us"])
         kernel = _kernel(spec, task, bucket, manifest, reading)
         for seq, payload in payloads:
-            out += _step(task, kernel, manifest, seq, payload, reading)
+            out += _step(task, kernel, manifest, seq, payload, reading, Spool(spec.checkpoint))
         if manifest.wants_snapshot(kernel.tuples_held):
             manifest.take_snapshot(kernel.snapshot(), Path(spec.checkpoint) / "chunks", spec.inline_bytes)
         state.update(manifest.to_state())
@@ -69,13 +70,12 @@ def _kernel(spec: RunSpec, task: str, bucket: int, manifest: Manifest, reading: 
     return kernel
 
 
-def _step(task: str, kernel: Any, manifest: Manifest, seq: int, payload: dict[str, Any], reading: Reading) -> Iterator[Out]:
+def _step(task: str, kernel: Any, manifest: Manifest, seq: int, payload: dict[str, Any], reading: Reading, spool: Spool) -> Iterator[Out]:
     read = reading.ranges(payload["ranges"])
     result = kernel.step(_inputs(read))
     manifest.applied(seq, payload["ranges"], sum(rows.table.num_rows for _, rows in read))
     for query, table in result.outputs.items():
-        for block in blocks.encode(table):
-            yield task, seq, query, "lines", block, None
+        yield task, seq, query, "lines", *spool.give(table)
     note = {
         "admitted_us": payload["admitted_us"],
         "counts": result.counts,

@@ -17,7 +17,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from kigen.connectors import Sink
-from kigen.spark import blocks, faults
+from kigen.spark import faults
+from kigen.spark.blocks import Spool
 from kigen.spark.metrics import Metrics
 from kigen.spark.scratch import Scratch
 from kigen.spark.session import RETAINED_BATCHES, quiet
@@ -32,6 +33,7 @@ class BatchSink:
     def __init__(self, spec: RunSpec, outputs: Outputs) -> None:
         self._spec, self._outputs = spec, outputs
         self._log, self.scratch = SinkLog(spec.checkpoint), Scratch(spec.scratch)
+        self._spool = Spool(spec.checkpoint)
         self._events: dict[str, int | None] = {}
         self._closed = False
         self.lock = threading.Lock()
@@ -44,6 +46,7 @@ class BatchSink:
 
     def open(self) -> None:
         """Cut every output back to what the log records."""
+        self._spool.clear()
         for name, sink in self._sinks():
             sink.open(self.record.marks.get(name))
 
@@ -86,10 +89,11 @@ class BatchSink:
         if batch > self.record.batch:
             for row in rows:
                 if row["kind"] == "lines":
-                    self._lines(row["query"], blocks.decode(row["payload"]))
+                    self._lines(row["query"], self._spool.take(row["payload"], row["note"]))
             self._commit(batch, notes, named)
         else:  # written before a restart: only the state had to be made again
             self.record.chunks = named
+        self._spool.drop([row["note"] for row in rows if row["kind"] == "lines" and row["note"] is not None])
         self._events |= {task: note["next_event_us"] for task, note in notes}
         self.scratch.set_next_event(min((at for at in self._events.values() if at is not None), default=None))
 
