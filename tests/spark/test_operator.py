@@ -12,7 +12,7 @@ from rooms import write_rooms
 
 from kigen.connectors import InputError
 from kigen.plan import load_app
-from kigen.spark import faults, operator
+from kigen.spark import faults, manifest, operator
 from kigen.spark.admission import Clock, initial_offset, next_offset
 from kigen.spark.blocks import Spool
 from kigen.spark.manifest import Manifest, ManifestFormatError
