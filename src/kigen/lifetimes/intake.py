@@ -16,11 +16,13 @@ from kigen.lifetimes.blocks import (
     BEFORE_TIME,
     FOREVER,
     Ints,
+    Mask,
     StreamBlock,
     concat_columns,
     concat_ints,
     empty_columns,
     filter_columns,
+    no_ints,
     take_columns,
 )
 from kigen.plan.nodes import Stream
@@ -39,8 +41,7 @@ class StreamInput:
 class Intake:
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        self._columns = empty_columns(stream.schema)
-        self._ts: Ints = np.empty(0, dtype=np.int64)
+        self._parts: list[tuple[pa.RecordBatch, Ints]] = []  # waiting, in the order of the log
         self._newest = BEFORE_TIME  # timestamp of any tuple so far
         self._clock = BEFORE_TIME  # of a live source
         self._released = BEFORE_TIME
@@ -60,21 +61,35 @@ class Intake:
         return accepted, late
 
     def _add(self, table: pa.Table) -> tuple[int, int]:
-        ts = np.asarray(table.column("_ts").combine_chunks().to_numpy(zero_copy_only=False), dtype=np.int64)
+        accepted = dropped = 0
         schema = arrow_schema(self.stream.schema)
-        names = [f.name for f in schema]
-        columns = table.select(names).combine_chunks().to_batches()[0].cast(schema) if names else pa.RecordBatch.from_arrays([], names=[])
+        for batch in table.to_batches():
+            ts = np.asarray(batch.column("_ts").to_numpy(zero_copy_only=False), dtype=np.int64)
+            if not len(ts):
+                continue
+            columns = batch.select([f.name for f in schema])
+            same = columns.schema.types == schema.types
+            columns = pa.RecordBatch.from_arrays(columns.columns, schema=schema) if same else columns.cast(schema)
+            late = self._late(ts)
+            if late is not None:
+                columns, ts = filter_columns(columns, ~late), ts[~late]
+                dropped += int(late.sum())
+            if len(ts):
+                self._parts.append((columns, ts))
+                accepted += len(ts)
+        return accepted, dropped
+
+    def _late(self, ts: Ints) -> Mask | None:
+        """Which of the next tuples of the log are late; None if none is."""
+        in_order = int(ts[0]) >= max(self._newest, self._released) and bool(np.all(ts[1:] >= ts[:-1]))
+        if in_order:
+            self._newest = int(ts[-1])
+            return None
         newest = np.maximum.accumulate(np.maximum(ts, self._newest))
         before = np.concatenate([[self._newest], newest[:-1]])
-        late = (ts < before - self.stream.lateness_us) | (ts < self._released)
         self._newest = int(newest[-1])
-        dropped = int(late.sum())
-        if dropped:
-            columns, ts = filter_columns(columns, ~late), ts[~late]
-        if len(ts):
-            full = [(c, t) for c, t in ((self._columns, self._ts), (columns, ts)) if len(t)]
-            self._columns, self._ts = concat_columns([c for c, _ in full]), concat_ints([t for _, t in full])
-        return len(ts), dropped
+        late = (ts < before - self.stream.lateness_us) | (ts < self._released)
+        return late if bool(late.any()) else None
 
     @property
     def progress(self) -> int:
@@ -91,26 +106,30 @@ class Intake:
     def release(self, now: int) -> StreamBlock:
         """All tuples before `now`, in order of time, those of one instant in the order of the log."""
         self._released = now
-        ts = self._ts
+        columns, ts = self._joined()
         if not bool(np.all(ts[1:] >= ts[:-1])):
             order = np.argsort(ts, kind="stable")
-            self._columns, self._ts = take_columns(self._columns, order), ts[order]
-            ts = self._ts
+            columns, ts = take_columns(columns, order), ts[order]
         split = int(np.searchsorted(ts, now, side="left"))
         numbers = np.arange(self._sequence, self._sequence + split)
         self._sequence += split
-        block = StreamBlock(self._columns.slice(0, split), ts[:split], numbers)
-        self._columns, self._ts = self._columns.slice(split), ts[split:]
-        return block
+        self._parts = [(columns.slice(split), ts[split:])] if split < len(ts) else []
+        return StreamBlock(columns.slice(0, split), ts[:split], numbers)
+
+    def _joined(self) -> tuple[pa.RecordBatch, Ints]:
+        if not self._parts:
+            return empty_columns(self.stream.schema), no_ints()
+        return concat_columns([c for c, _ in self._parts]), concat_ints([t for _, t in self._parts])
 
     @property
     def held(self) -> int:
-        return len(self._ts)
+        return sum(len(ts) for _, ts in self._parts)
 
     def state(self) -> State:
+        columns, ts = self._joined()
         return {
-            "columns": self._columns,
-            "ts": self._ts,
+            "columns": columns,
+            "ts": ts,
             "newest": self._newest,
             "clock": self._clock,
             "released": self._released,
@@ -119,6 +138,6 @@ class Intake:
         }
 
     def load(self, state: State) -> None:
-        self._columns, self._ts = state["columns"], state["ts"]
+        self._parts = [(state["columns"], state["ts"])] if len(state["ts"]) else []
         self._newest, self._clock, self._released = state["newest"], state["clock"], state["released"]
         self._sequence, self.ended = state["sequence"], state["ended"]
