@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +51,15 @@ def batches(spec: RunSpec) -> list[list[tuple[str, int, int, str]]]:
     return found
 
 
-def play(spec: RunSpec, forget: bool) -> tuple[dict[str, list[str]], dict[str, State]]:
-    """All lines of each query; with `forget`, every batch meets a worker that has nothing cached."""
+def play(spec: RunSpec, forget: bool, workers: int = 1) -> tuple[dict[str, list[str]], dict[str, State]]:
+    """All lines of each query; with `forget`, every batch meets a worker that has nothing cached. Several workers take turns at random."""
+    caches: list[dict[Any, Any]] = [{} for _ in range(workers)]
+    turns = random.Random(7)
     states: dict[str, State] = {task.name: State() for task in spec.tasks}
     lines: dict[str, list[str]] = {}
     for rows in batches(spec):
         for task, bucket, seq, payload in rows:
-            if forget:
-                operator._LIVE.clear()
+            operator._LIVE = {} if forget else turns.choice(caches)
             frame = pd.DataFrame([(task, bucket, seq, payload)], columns=["task", "bucket", "seq", "payload"])
             for out in operator.run_group((task, bucket), iter([frame]), states[task], spec.encode()):
                 for row in out.itertuples():
@@ -94,6 +96,7 @@ def test_a_worker_that_lost_its_cache_gives_the_same_lines(tmp_path: Path) -> No
     assert set(kept) == {"hot", "meet", "calm", "arrivals"}
     assert lost == kept
     assert chunked == kept
+    assert play(spec_of(tmp_path, run_id="turns"), forget=False, workers=2)[0] == kept
     assert any(Manifest.from_state(state.get).chunk for state in states.values())
 
 

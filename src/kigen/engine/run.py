@@ -109,7 +109,7 @@ class Run:
             return
         self._owner.add_jvm(jvm_pid(spark))
         try:
-            if any(source.live for source in self._sources.values()):
+            if any(source.live for source in self._sources.values()) or any(q.deadline_us is not None for q in self.app.queries):
                 warm_up(spark, self._spec)
             self._began = time.monotonic()
             self._sink.start_clock()

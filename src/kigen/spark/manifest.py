@@ -31,7 +31,8 @@ class Manifest:
     seq: int = 0
     snapshot: bytes | None = None  # inline
     chunk: str | None = None  # or the file's name
-    references: list[list[dict[str, Any]]] = field(default_factory=list)  # the ranges of each step since
+    references: list[tuple[int, list[dict[str, Any]]]] = field(default_factory=list)  # of each step since: its number, its ranges
+    base: int = 0  # the step that the snapshot was taken after
     weight: int = 0  # of the references
 
     @staticmethod
@@ -42,22 +43,23 @@ class Manifest:
             raise ManifestFormatError(
                 f"state format {FORMAT} required, found {body.get('v')!r}: use the Kigen that wrote the checkpoint, or a new one"
             )
-        return Manifest(int(seq), None if snapshot is None else bytes(snapshot), body["chunk"], body["references"], body["weight"])
+        inline = None if snapshot is None else bytes(snapshot)
+        return Manifest(int(seq), inline, body["chunk"], body["references"], body["base"], body["weight"])
 
     def to_state(self) -> tuple[int, str, bytes | None]:
-        body = {"v": FORMAT, "chunk": self.chunk, "references": self.references, "weight": self.weight}
+        body = {"v": FORMAT, "chunk": self.chunk, "references": self.references, "base": self.base, "weight": self.weight}
         return self.seq, json.dumps(body), self.snapshot
 
     def applied(self, seq: int, ranges: list[dict[str, Any]], rows: int) -> None:
         self.seq = seq
-        self.references.append(ranges)
+        self.references.append((seq, ranges))
         self.weight += rows + STEP_WEIGHT
 
     def wants_snapshot(self, tuples_held: int) -> bool:
         return self.weight > max(REPLAYED * tuples_held, LEAST_WEIGHT)
 
     def take_snapshot(self, data: bytes, chunks: Path, inline_bytes: int) -> None:
-        self.references, self.weight = [], 0
+        self.references, self.base, self.weight = [], self.seq, 0
         if len(data) <= inline_bytes:
             self.snapshot, self.chunk = data, None
             return

@@ -56,17 +56,20 @@ def run_group(key: Key, frames: Iterator[pd.DataFrame], state: Any, spec_text: s
 
 
 def _kernel(spec: RunSpec, task: str, bucket: int, manifest: Manifest, reading: Reading) -> Any:
-    cached = _LIVE.get((spec.run_id, task, bucket))
-    if cached is not None and cached[0] == manifest.seq:
-        return cached[1]
-    for stale in [k for k in _LIVE if k[0] != spec.run_id or k[1:] == (task, bucket)]:
+    """The kernel as it was after the manifest's last step: this worker's own, brought up to date if another worker stepped meanwhile."""
+    cached = _LIVE.pop((spec.run_id, task, bucket), None)
+    for stale in [k for k in _LIVE if k[0] != spec.run_id]:
         del _LIVE[stale]
-    kernel = spec.task_runtime(task)
-    snapshot = manifest.load_snapshot(Path(spec.checkpoint) / "chunks")
-    if snapshot is not None:
-        kernel.restore(snapshot)
-    for ranges in manifest.references:
-        kernel.step(_inputs(reading.ranges(ranges)))  # its results were given out when it first ran
+    if cached is not None and manifest.base <= cached[0] <= manifest.seq:
+        at, kernel = cached
+    else:
+        at, kernel = manifest.base, spec.task_runtime(task)
+        snapshot = manifest.load_snapshot(Path(spec.checkpoint) / "chunks")
+        if snapshot is not None:
+            kernel.restore(snapshot)
+    for seq, ranges in manifest.references:
+        if seq > at:
+            kernel.step(_inputs(reading.ranges(ranges)))  # its results were given out when it first ran
     return kernel
 
 

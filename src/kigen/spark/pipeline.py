@@ -44,7 +44,7 @@ class Pipeline:
 
 
 def warm_up(spark: SparkSession, spec: RunSpec) -> None:
-    """Run one batch of nothing: the first batch of a Spark costs seconds, which the first tuples of a live stream should not wait for."""
+    """Run one batch of nothing: the first batch of a Spark costs seconds, which no tuple should wait for that has a deadline."""
     checkpoint = str(Path(spec.scratch) / "warm-up")
     cold = dataclasses.replace(spec, run_id=f"{spec.run_id}-warm-up", checkpoint=checkpoint, warm_up=True)
     _start(own_settings(spark), cold, lambda frame, _: frame.toArrow()).awaitTermination()
