@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kigen.schedule import ScheduledTask
+from kigen.schedule import ScheduledTask, Settings, make_policy
 from kigen.schedule.adaptivity_controller import AdaptivityController
 from kigen.schedule.basic_batch_manager import BasicBatch, BasicBatchManager
 from kigen.schedule.basic_task_collector import BasicTaskCollector
@@ -93,7 +93,7 @@ def test_sdmr_in_three_readings() -> None:
     assert (monitor.last, monitor.window) == (0.0, 1 / 6)
 
 
-@pytest.mark.parametrize(("reading", "expected"), [("totals", 1), ("execution", 2), ("window", 1), ("mixed", 1)])
+@pytest.mark.parametrize(("reading", "expected"), [("totals", 1), ("execution", 2), ("window", 1), ("mixed", 1), ("overdue", 1)])
 def test_k_after_one_miss_and_many_hits(reading: str, expected: int) -> None:
     """Kp = 1, Ki = 10. Only the difference between executions sees a miss pass, and only totals forgive it: 1 of 1,000, so
     k - floor(-1 + 10 * 0.001) = k + 1."""
@@ -107,10 +107,34 @@ def test_k_after_one_miss_and_many_hits(reading: str, expected: int) -> None:
     assert controller.k == expected
 
 
+def test_tasks_that_expire_while_they_wait_do_not_lower_k() -> None:
+    """2 of 4 shed, then 1 of 4: k + 1. Late results, work in vain, do lower it."""
+    monitor = SdmrMonitor()
+    monitor.arrived(12)
+    controller = AdaptivityController(monitor, reading="overdue", start=3)
+    monitor.executed(0.0, 4, 2, shed=2)
+    assert controller.update() == 3
+    monitor.executed(1.0, 4, 1, shed=1)
+    assert controller.update() == 4
+    monitor.executed(2.0, 4, 4)
+    assert controller.update() == 1
+
+
 def test_k_falls_when_much_is_missed_and_never_below_one() -> None:
     monitor = SdmrMonitor()
     monitor.arrived(10)
-    controller = AdaptivityController(monitor, start=8)
+    controller = AdaptivityController(monitor, reading="execution", start=8)
     monitor.executed(0.0, 5, 5)
     assert controller.update() == 8 - 6  # floor(1 * 1 + 10 * 0.5)
     assert controller.update() == 1
+
+
+def test_a_long_batch_is_cut_before_it_makes_the_next_query_late() -> None:
+    tasks = (ScheduledTask("a", 1e6, True, 10_000.0), ScheduledTask("b", 1e6, True, 10_000.0))
+    policy = make_policy("ats1", tasks, Settings(fixed_us=1_000.0, k=9, learning=False))
+    for slot in range(9):
+        policy.arrived(0, 1, slot * 100_000.0)
+    policy.arrived(1, 1, 10_000.0)
+    # At 0.97 s the other head has 40 ms left: 3 tuples of 10 ms and two overheads fit, not 9. The oldest of them, with 30 ms, is let go.
+    assert policy.next(970_000.0).admit == [(0, 2)]
+    assert policy.pending(0) == 6

@@ -18,6 +18,7 @@ from kigen.schedule import Settings
 from kigen.simulate import Setting, draw, run_policy
 
 Told = Callable[[int, int], None]  # (done, of)
+FIRST_SEED = 100  # those before were used to choose settings
 METRICS = ("sdmr", "cpu", "overhead_us", "decisions", "mean_k")
 
 
@@ -47,7 +48,7 @@ def run_job(job: Job) -> dict[str, dict[str, float]]:
 
 def run_jobs(jobs: Sequence[Job], seeds: int, told: Told, workers: int | None = None) -> dict[str, Any]:
     """Every job with each seed: for each variant and metric the mean and standard deviation at each x, and the single values."""
-    spread = [replace(job, setting=replace(job.setting, seed=seed)) for job in jobs for seed in range(seeds)]
+    spread = [replace(job, setting=replace(job.setting, seed=seed)) for job in jobs for seed in range(FIRST_SEED, FIRST_SEED + seeds)]
     results: dict[int, dict[str, dict[str, float]]] = {}
     workers = min(len(spread), workers or os.cpu_count() or 1)
     told(0, len(spread))

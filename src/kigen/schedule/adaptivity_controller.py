@@ -6,7 +6,10 @@ if both terms are running totals, dSDMR is almost nothing and k never leaves 1. 
 - `totals`: SDMR and its difference are of all time;
 - `execution`: the difference is between one execution and the one before; the integral term is of all time;
 - `window`: both are of the last second;
-- `mixed`: the difference between executions, the integral term of the last second.
+- `mixed`: the difference between executions, the integral term of the last second;
+- `overdue` (the default; ours): the difference between executions, the integral term the share of executed tasks that came late. Too long
+  batches show as work done in vain, too short ones as tasks that expire while they wait; only the former may lower k. With any other
+  reading, k is stuck at 1 once a tenth is missed, whatever the reason.
 
 `docs/scheduling.md` shows them side by side. Invariant: 1 <= k <= `largest`. Cost: O(1).
 """
@@ -17,8 +20,8 @@ import math
 
 from kigen.schedule.sdmr_monitor import SdmrMonitor
 
-READINGS = ("totals", "execution", "window", "mixed")
-DEFAULT_READING = "execution"
+READINGS = ("totals", "execution", "window", "mixed", "overdue")
+DEFAULT_READING = "overdue"
 
 
 class AdaptivityController:
@@ -46,6 +49,8 @@ class AdaptivityController:
             compared, integral = monitor.last, monitor.total
         elif reading == "window":
             compared = integral = monitor.window
+        elif reading == "overdue":
+            compared, integral = monitor.last, monitor.overdue
         else:
             compared, integral = monitor.last, monitor.window
         change = math.floor(self.kp * (compared - self._before) + self.ki * integral)

@@ -56,6 +56,11 @@ class BasicBatchManager:
         self._pending[task] -= sum(batch.tuples for batch in taken)
         return taken
 
+    def put_back(self, task: int, batches: list[BasicBatch]) -> None:
+        """Batches that were taken, to the head of the queue again."""
+        self._queues[task].extendleft(reversed(batches))
+        self._pending[task] += sum(batch.tuples for batch in batches)
+
     def pending(self, task: int) -> int:
         return self._pending[task]
 

@@ -30,5 +30,9 @@ class PriorityManager:
         """Takes the entry out: the caller enters the task's next head, if there is one."""
         return heapq.heappop(self._heap)[2] if self._heap else None
 
+    def next_deadline_us(self) -> float | None:
+        """Of the most urgent head, which stays where it is."""
+        return self._heap[0][1] if self._heap else None
+
     def __len__(self) -> int:
         return len(self._heap)

@@ -1,7 +1,8 @@
 """Scheduler: the paper's family of policies, TAAT, BTS, BTS1, ATS, ATS1, put together from its parts.
 
 One decision is one scheduling batch: k basic batches of the query whose head is the most urgent. TAAT: a basic batch is one tuple and
-k = 1. BTS: k is fixed. ATS: the adaptivity controller sets k. The "1" adds S(Q) to the overdue controller.
+k = 1. BTS: k is fixed. ATS: the adaptivity controller sets k. The "1" adds S(Q) to the overdue controller, and, beyond the paper, looks at
+the next query too: a long batch is cut before it makes the next head late, unless so much is missed that it would not help.
 Cost of a decision: O(log tasks + k), however much waits; picks that find only overdue tuples shed them and go on to the next.
 """
 
@@ -11,13 +12,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from kigen.schedule.adaptivity_controller import AdaptivityController
-from kigen.schedule.basic_batch_manager import BasicBatchManager
+from kigen.schedule.basic_batch_manager import BasicBatch, BasicBatchManager
 from kigen.schedule.basic_task_collector import BasicTaskCollector
 from kigen.schedule.cost_model import CostModel
 from kigen.schedule.events import Completion, Decision, Grant, Policy, ScheduledTask
 from kigen.schedule.overdue_controller import OverdueController
 from kigen.schedule.priority_manager import PriorityManager
 from kigen.schedule.sdmr_monitor import SdmrMonitor
+
+WELL_SPENT = 6.0  # fixed costs: a batch of so much work is never too long
+LOST = 0.25  # where more than this is missed, nobody can be spared
 
 
 class BatchScheduler(Policy):
@@ -62,6 +66,8 @@ class BatchScheduler(Policy):
         k = self.k
         while (task := self._priorities.most_urgent()) is not None:
             taken = self._batches.take(task, k)
+            if self._predictive and len(taken) > 1 and self.monitor.window < LOST:
+                self._spare_the_next(task, taken, now_us)
             head = self._batches.head_deadline_us(task)
             if head is not None:
                 self._priorities.enter(task, head)
@@ -73,14 +79,29 @@ class BatchScheduler(Policy):
                 admit = [(task, kept)]
                 return Decision(admit, shed, self.costs.predict_us(admit) if self._predictive else 0.0, k)
         if self._shed_now:
-            self.monitor.executed(now_us, self._shed_now, self._shed_now)
+            self.monitor.executed(now_us, self._shed_now, self._shed_now, self._shed_now)
         return Decision([], shed, 0.0, k)
+
+    def _spare_the_next(self, task: int, taken: list[BasicBatch], now_us: float) -> None:
+        """S(Q) for the queue behind: what would make the next query's head late goes back, as far as the overhead stays well spent."""
+        next_us = self._priorities.next_deadline_us()
+        if next_us is None:
+            return
+        fixed_us, tuple_us = self.costs.fixed_us, float(self.costs.costs_us[task])
+        allowed_us = max(WELL_SPENT * fixed_us, next_us - now_us - 2 * fixed_us)
+        spent_us = 0.0
+        for kept, batch in enumerate(taken):
+            spent_us += batch.tuples * tuple_us
+            if kept and spent_us > allowed_us:
+                self._batches.put_back(task, taken[kept:])
+                del taken[kept:]
+                return
 
     def completed(self, done: Completion) -> None:
         decided = self._shed_now
         for _, count in done.admitted:
             decided += count
-        self.monitor.executed(done.finished_us, decided, done.missed + self._shed_now)
+        self.monitor.executed(done.finished_us, decided, done.missed + self._shed_now, self._shed_now)
         self.costs.observe(done.admitted, done.elapsed_us)
         if self.controller is not None:
             self.controller.update()

@@ -1,6 +1,7 @@
 """SDMR Monitor: the stream deadline miss ratio, missed / born, in three readings: of all time, of the last execution, of a sliding window.
 
-What was shed counts as missed. Cost: O(1) an event, amortised; the window keeps one entry an execution.
+What was shed counts as missed. `overdue` is apart from these: of all that was executed, the share that came too late, work done in vain.
+Cost: O(1) an event, amortised; the window keeps one entry an execution.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ class SdmrMonitor:
         self._window_us = window_us
         self.born = 0
         self.missed = 0
+        self.decided = self.shed = 0
         self.last = 0.0  # of the latest execution alone
         self._recent: deque[tuple[float, int, int]] = deque()  # (when, decided, missed)
         self._recent_decided = self._recent_missed = 0
@@ -20,10 +22,12 @@ class SdmrMonitor:
     def arrived(self, count: int) -> None:
         self.born += count
 
-    def executed(self, now_us: float, decided: int, missed: int) -> None:
-        """An execution decided the fate of so many basic tasks, those shed for it among them."""
+    def executed(self, now_us: float, decided: int, missed: int, shed: int = 0) -> None:
+        """An execution decided the fate of so many basic tasks; of those missed, some were shed for it."""
         if not decided:
             return
+        self.decided += decided
+        self.shed += shed
         self.missed += missed
         self.last = missed / decided
         self._recent.append((now_us, decided, missed))
@@ -38,6 +42,11 @@ class SdmrMonitor:
     @property
     def total(self) -> float:
         return self.missed / self.born if self.born else 0.0
+
+    @property
+    def overdue(self) -> float:
+        executed = self.decided - self.shed
+        return (self.missed - self.shed) / executed if executed else 0.0
 
     @property
     def window(self) -> float:
