@@ -119,7 +119,16 @@ class Intake:
     def _joined(self) -> tuple[pa.RecordBatch, Ints]:
         if not self._parts:
             return empty_columns(self.stream.schema), no_ints()
-        return concat_columns([c for c, _ in self._parts]), concat_ints([t for _, t in self._parts])
+        if len(self._parts) > 1:
+            self._parts = [(concat_columns([c for c, _ in self._parts]), concat_ints([t for _, t in self._parts]))]
+        return self._parts[0]
+
+    def milestones(self, size: int) -> Ints:
+        """Instants that cut what waits into pieces of about `size` tuples."""
+        if self.held <= 2 * size:
+            return no_ints()
+        ts = self._joined()[1]
+        return (ts if bool(np.all(ts[1:] >= ts[:-1])) else np.sort(ts))[size::size]
 
     @property
     def held(self) -> int:

@@ -28,6 +28,7 @@ from kigen.plan.nodes import Aggregate, App, Filter, Join, Node, Project, Query,
 from kigen.plan.tasks import Task
 
 DT, NT = "dt", "nt"
+STEP_TUPLES = 1 << 17  # of a stream in one advance: larger arrays cost more a tuple, in page faults and cache misses
 
 
 @dataclass
@@ -102,7 +103,8 @@ class TaskRuntime:
         return result
 
     def _stops(self, target: int) -> list[tuple[int, list[Query]]]:
-        """Where time must halt on its way to `target`: at the end of each query that ends, and at the target itself."""
+        """Where time must halt on its way to `target`: at the end of each query that ends, and at the target itself; between them
+        so often that the arrays of a step stay small enough for the processor's caches."""
         ends: dict[int, list[Query]] = {}
         for query in self.task.queries:
             intakes = [self._intakes[s] for s in self._streams[query.name]]
@@ -112,10 +114,14 @@ class TaskRuntime:
             stop = self._now if last is None else last + 1
             if stop <= target:
                 ends.setdefault(stop, []).append(query)
-        stops = sorted(ends.items())
-        if target != FOREVER and (not stops or stops[-1][0] < target):
-            stops.append((target, []))
-        return stops
+        final = max(ends, default=self._now) if target == FOREVER else target
+        for intake in self._intakes.values():
+            for milestone in intake.milestones(STEP_TUPLES).tolist():
+                if self._now < milestone < final:
+                    ends.setdefault(milestone, [])
+        if target != FOREVER:
+            ends.setdefault(target, [])
+        return sorted(ends.items())
 
     def _advance(self, now: int, outputs: dict[str, list[pa.Table]]) -> None:
         messages: list[Message] = []

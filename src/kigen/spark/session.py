@@ -41,6 +41,13 @@ _SETTINGS = {
 }
 # The JVM passes references on and does little else: compiling it well costs more than it will ever save, at the start most of all.
 _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+# Workers make and drop arrays of megabytes all the time: kept by the allocator, they cost no page faults (a third of large steps).
+_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+    "MALLOC_ARENA_MAX": "2",
+}
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
@@ -102,6 +109,8 @@ def _launch(conf: SparkConf) -> None:
     log = open(log_path(), "ab")  # noqa: SIM115 - the JVM holds it as long as it lives
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    for name, value in _MEMORY.items():
+        os.environ.setdefault(name, value)
     before = os.environ.get("PYTHONWARNINGS")
     os.environ["PYTHONWARNINGS"] = "ignore"
     try:
