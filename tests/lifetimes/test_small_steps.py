@@ -1,0 +1,14 @@
+"""Large inputs are advanced in pieces; here the pieces are tiny, so that small random apps meet them too."""
+
+from __future__ import annotations
+
+import pytest
+from oracle.drive import judged
+
+from kigen.lifetimes import runtime
+
+
+@pytest.mark.parametrize("seed", range(5_000, 5_030))
+def test_pieces_change_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "STEP_TUPLES", 3)
+    assert judged(seed) == ""
