@@ -50,7 +50,7 @@ def test_readme_python_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     code = code.replace("kigen.Engine()", "kigen.Engine(SESSION)")
     from pyspark.sql import SparkSession
 
-    from kigen.spark import start_session
+    from kigen.spark.session import start_session
 
     session = SparkSession.getActiveSession() or start_session()
     exec(compile(code, "README.md", "exec"), {"SESSION": session, "kigen": kigen})
