@@ -6,6 +6,7 @@ batches. All tuples of one instant are released in one step.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -106,36 +107,46 @@ class Intake:
     def release(self, now: int) -> StreamBlock:
         """All tuples before `now`, in order of time, those of one instant in the order of the log."""
         self._released = now
-        columns, ts = self._joined()
-        if not bool(np.all(ts[1:] >= ts[:-1])):
-            order = np.argsort(ts, kind="stable")
-            columns, ts = take_columns(columns, order), ts[order]
-        split = int(np.searchsorted(ts, now, side="left"))
-        numbers = np.arange(self._sequence, self._sequence + split)
-        self._sequence += split
-        self._parts = [(columns.slice(split), ts[split:])] if split < len(ts) else []
-        return StreamBlock(columns.slice(0, split), ts[:split], numbers)
+        self._put_in_order()
+        pieces: list[tuple[pa.RecordBatch, Ints]] = []
+        while self._parts and self._parts[0][1][0] < now:
+            columns, ts = self._parts.pop(0)
+            split = len(ts) if ts[-1] < now else int(np.searchsorted(ts, now, side="left"))
+            pieces.append((columns.slice(0, split), ts[:split]))
+            if split < len(ts):
+                self._parts.insert(0, (columns.slice(split), ts[split:]))
+        columns, ts = self._joined(pieces)
+        numbers = np.arange(self._sequence, self._sequence + len(ts))
+        self._sequence += len(ts)
+        return StreamBlock(columns, ts, numbers)
 
-    def _joined(self) -> tuple[pa.RecordBatch, Ints]:
-        if not self._parts:
+    def _put_in_order(self) -> None:
+        """By time, those of one instant in the order of the log. Logs mostly are, and nothing is copied then."""
+        inside = all(bool(np.all(ts[1:] >= ts[:-1])) for _, ts in self._parts)
+        if inside and all(a[1][-1] <= b[1][0] for a, b in itertools.pairwise(self._parts)):
+            return
+        columns, ts = self._joined(self._parts)
+        order = np.argsort(ts, kind="stable")
+        self._parts = [(take_columns(columns, order), ts[order])]
+
+    def _joined(self, parts: list[tuple[pa.RecordBatch, Ints]]) -> tuple[pa.RecordBatch, Ints]:
+        if not parts:
             return empty_columns(self.stream.schema), no_ints()
-        if len(self._parts) > 1:
-            self._parts = [(concat_columns([c for c, _ in self._parts]), concat_ints([t for _, t in self._parts]))]
-        return self._parts[0]
+        return concat_columns([c for c, _ in parts]), concat_ints([t for _, t in parts])
 
-    def milestones(self, size: int) -> Ints:
-        """Instants that cut what waits into pieces of about `size` tuples."""
+    def milestones(self, size: int) -> list[int]:
+        """Instants that cut what waits into pieces of at most about `size` tuples, and where one part of the log follows another."""
         if self.held <= 2 * size:
-            return no_ints()
-        ts = self._joined()[1]
-        return (ts if bool(np.all(ts[1:] >= ts[:-1])) else np.sort(ts))[size::size]
+            return []
+        self._put_in_order()
+        return [int(t) for _, ts in self._parts for t in ts[::size]]
 
     @property
     def held(self) -> int:
         return sum(len(ts) for _, ts in self._parts)
 
     def state(self) -> State:
-        columns, ts = self._joined()
+        columns, ts = self._joined(self._parts)
         return {
             "columns": columns,
             "ts": ts,

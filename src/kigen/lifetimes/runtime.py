@@ -116,7 +116,7 @@ class TaskRuntime:
                 ends.setdefault(stop, []).append(query)
         final = max(ends, default=self._now) if target == FOREVER else target
         for intake in self._intakes.values():
-            for milestone in intake.milestones(STEP_TUPLES).tolist():
+            for milestone in intake.milestones(STEP_TUPLES):
                 if self._now < milestone < final:
                     ends.setdefault(milestone, [])
         if target != FOREVER:
