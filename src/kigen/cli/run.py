@@ -48,6 +48,8 @@ class RunArguments:
 
 def run_app(arguments: RunArguments) -> None:
     app = load(arguments.app_file)
+    for clause in without_effect(app):
+        sys.stderr.write(f"note: {clause} has no effect yet: everything is admitted, nothing is dropped\n")
     engine = Engine(master=arguments.master)
     with spark_log(), interruptible() as stopped:
         run = engine.prepare(app, **arguments.options())
@@ -63,6 +65,13 @@ def run_app(arguments: RunArguments) -> None:
     closing_table(result.report, run.skipped)
     if not result.finished:
         sys.stderr.write(how_to_resume(arguments, app) + "\n")
+
+
+def without_effect(app: App) -> list[str]:
+    """Clauses that are understood and checked, but that only a deadline policy will act on."""
+    streams = [(s.name, word) for s in app.streams for word, given in (("SHED", s.shed), ("BUFFER", s.buffer)) if given is not None]
+    queries = [(q.name, word) for q in app.queries for word, given in (("FIRM", q.firm), ("COST", q.cost_us)) if given]
+    return [f"{word} of {name}" for name, word in streams + queries]
 
 
 def run_to_end(engine: Engine, run: Run, stopped: threading.Event) -> None:
