@@ -144,27 +144,20 @@ class Side:
     def expire(self, now: int) -> None:
         """Whole pieces of dead go at once; dead tuples among the living go when their piece is merged or mostly dead."""
         self._now = now
-        kept: list[_Piece] = []
-        for piece in self._pieces:
-            if piece.latest < now:
-                continue
-            kept.append(piece)
-        self._pieces = kept
+        self._pieces = [piece for piece in self._pieces if piece.latest >= now]
         self._sweep(now)
 
     def _sweep(self, now: int) -> None:
         """Once the dead may outnumber the living, look, and drop them. The check is paid by the tuples added since."""
-        total = len(self)
-        if total < self._limit:
+        if len(self) < self._limit:
             return
-        pieces = []
-        for piece in self._pieces:
+        pieces, self._pieces = self._pieces, []
+        for piece in pieces:
             living = piece.chunk.end >= now
-            if not bool(living.all()):
-                piece = self._piece(piece.chunk.filter(living), piece.keys[living]) if bool(living.any()) else None  # type: ignore[assignment]
-            if piece is not None:
-                pieces.append(piece)
-        self._pieces = pieces
+            if bool(living.all()):
+                self._pieces.append(piece)
+            elif bool(living.any()):
+                self._pieces.append(self._piece(piece.chunk.filter(living), piece.keys[living]))
         self._limit = max(1024, 2 * len(self))
 
     def everything(self, fills: Fills) -> Chunk:
