@@ -7,10 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from kigen.cli.main import app
 from kigen.reproduce import FIGURES, ats, make_figure, write_figure
+from kigen.reproduce.ats_figures import PANELS, order_of
 from kigen.reproduce.published import POINTS
-from kigen.reproduce.registry import ArgumentError, order_of
+from kigen.reproduce.registry import ArgumentError
 
 
 def tiny(quick: bool) -> list[ats.Panel]:
@@ -21,7 +24,7 @@ def tiny(quick: bool) -> list[ats.Panel]:
 
 
 def test_a_figure_is_picture_and_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(FIGURES, "ats-sdmr-random", tiny)
+    monkeypatch.setitem(PANELS, "ats-sdmr-random", tiny)
     told: list[tuple[int, int]] = []
     result = make_figure("ats-sdmr-random", True, lambda _, done, of: told.append((done, of)), workers=1)
     picture, data = write_figure(result, tmp_path)
@@ -34,6 +37,9 @@ def test_a_figure_is_picture_and_data(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [row["lambda"] for row in panel["order"]] == [0.3, 0.4]
     assert len(panel["series"]["ATS"]["sdmr"]["seeds"][0]) == 2
     assert read["published"] == POINTS["ats-sdmr-random"]
+    table = FIGURES["ats-sdmr-random"].tables(read)[0]
+    assert table.columns == ("lambda", *panel["series"])
+    assert [row[0] for row in table.rows] == ["0.3", "0.4"]
 
 
 def test_the_order_is_judged_by_means() -> None:
@@ -47,13 +53,22 @@ def test_the_order_is_judged_by_means() -> None:
     assert row["pack_above_ideal"] == 0.0
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", PANELS)
 def test_every_figure_has_jobs_and_published_points(name: str) -> None:
     assert name in POINTS
     for quick in (True, False):
-        assert all(panel.jobs for panel in FIGURES[name](quick))
+        assert all(panel.jobs for panel in PANELS[name](quick))
 
 
 def test_an_unknown_figure_is_refused() -> None:
     with pytest.raises(ArgumentError, match="ats-zipf"):
         make_figure("ats-none", True, lambda *_: None)
+
+
+def test_all_figures_are_listed() -> None:
+    for arguments in (["reproduce"], ["reproduce", "--help"]):
+        shown = CliRunner(env={"COLUMNS": "200", "TERM": "dumb"}).invoke(app, arguments)
+        assert shown.exit_code == 0
+        for name, figure in FIGURES.items():
+            assert name in shown.output
+            assert figure.about in shown.output

@@ -17,7 +17,7 @@ import typer
 
 from kigen.cli.bench import bench
 from kigen.cli.exits import exit_codes
-from kigen.cli.reproduce import reproduce
+from kigen.cli.reproduce import ListedFigures, reproduce
 
 EXAMPLE = """
 An app file declares streams and queries:\n
@@ -42,7 +42,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(bench, name="bench")
-app.command()(reproduce)
+app.command(cls=ListedFigures)(reproduce)
 AppFile = Annotated[
     Path, typer.Argument(metavar="APP", help="The app file: CREATE STREAM and CREATE QUERY statements.", show_default=False)
 ]

@@ -1,4 +1,4 @@
-"""`kigen reproduce NAME`: a paper's figure as PNG and JSON, with a progress bar and a table of the means."""
+"""`kigen reproduce NAME`: a paper's figure as PNG and JSON, with a progress bar and its tables; without NAME, the list of figures."""
 
 from __future__ import annotations
 
@@ -11,26 +11,45 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from typer.core import TyperCommand
 
 from kigen.cli.exits import exit_codes
 
 
+class ListedFigures(TyperCommand):
+    """Lists all figures under `--help`; they are imported for that only."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.epilog = "\b\n" + "\n".join(["Figures:", *_listing()])
+        super().format_help(ctx, formatter)
+
+
 def reproduce(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="ats-batch, ats-kp, ats-ki, ats-overhead, ats-sdmr-fixed, ...")],
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The figure; without it, all are listed.", show_default=False)] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where NAME.png and NAME.json go.")] = Path("figures"),
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="The JSON goes here instead.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer points, seeds and tuples.")] = False,
 ) -> None:
     """Make a paper's figure again: ours beside the published points."""
+    if name is None:
+        typer.echo("\n".join(_listing()))
+        return
     with exit_codes():
-        from kigen.reproduce import make_figure, write_figure
+        from kigen.reproduce import FIGURES, make_figure, write_figure
 
         with _Bar() as bar:
             result = make_figure(name, quick, bar.told)
         written = write_figure(result, out, json_file)
-        for panel in result["panels"]:
-            _table(panel)
+        for table in FIGURES[name].tables(result):
+            _print(table)
         typer.echo("written: " + ", ".join(str(path) for path in written))
+
+
+def _listing() -> list[str]:
+    from kigen.reproduce import FIGURES
+
+    width = max(map(len, FIGURES))
+    return [f"{name:<{width}}  {figure.about}" for name, figure in FIGURES.items()]
 
 
 class _Bar:
@@ -53,20 +72,15 @@ class _Bar:
         if panel not in self._tasks:
             self._tasks[panel] = self._progress.add_task(panel, total=of)
             if not self._console.is_terminal:
-                sys.stderr.write(f"{panel}: {of} workloads\n")
+                sys.stderr.write(f"{panel}: {of} runs\n")
         self._progress.update(self._tasks[panel], completed=done)
 
 
-def _table(panel: dict[str, Any]) -> None:
-    metric, factor, digits = panel["metric"], *((1e-6, 1) if panel["metric"] == "overhead_us" else (100.0, 2))
-    unit = "s" if metric == "overhead_us" else "%"
-    table = Table(title=f"{panel['title']} ({unit}, mean and spread)", title_justify="left", box=SIMPLE)
-    curves = panel["series"]
-    table.add_column(panel["across"])
-    for label in curves:
-        table.add_column(label, justify="right")
-    for index, x in enumerate(next(iter(curves.values()))["x"]):
-        cells = [(curve[metric]["mean"][index] * factor, curve[metric]["sd"][index] * factor) for curve in curves.values()]
-        table.add_row(f"{x:g}", *(f"{mean:.{digits}f} ±{sd:.{digits}f}" for mean, sd in cells))
+def _print(table: Any) -> None:
+    drawn = Table(title=table.title, title_justify="left", box=SIMPLE)
+    for index, column in enumerate(table.columns):
+        drawn.add_column(column, justify="right" if index else "left")
+    for row in table.rows:
+        drawn.add_row(*row)
     console = Console()
-    (console if console.is_terminal else Console(width=160)).print(table)
+    (console if console.is_terminal else Console(width=160)).print(drawn)
