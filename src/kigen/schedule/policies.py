@@ -31,7 +31,7 @@ class Settings:
     ki: float = 10.0
     reading: str = DEFAULT_READING  # of the adaptivity controller
     window_us: float = 1_000_000.0  # of the SDMR monitor
-    rule: str = "edf"  # priority of the paper's policies: edf or muf
+    rule: str = "edf"  # priority of the paper's policies: edf, muf, or fifo: oldest first, whatever the deadlines
     fixed_us: float = 200_000.0  # first guess of a micro-batch's fixed cost
     doubt: float = 3.0  # how far the first guesses of tuple costs may be off, relative
     learning: bool = True  # the cost model follows what is measured
@@ -62,6 +62,8 @@ def make_policy(name: str, tasks: Sequence[ScheduledTask], settings: Settings | 
 
 
 def _of_the_paper(name: str, tasks: Sequence[ScheduledTask], costs: CostModel, settings: Settings) -> BatchScheduler:
+    if settings.rule == "fifo":  # the same mechanism, with arrivals for deadlines; so nothing can be overdue
+        tasks = [replace(task, deadline_us=0.0, firm=False) for task in tasks]
     monitor = SdmrMonitor(settings.window_us)
     controller = None
     if name.startswith("ats"):

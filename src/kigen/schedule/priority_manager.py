@@ -1,4 +1,5 @@
 """Priority Manager: which query's head is the most urgent. EDF by deadline, or MUF, where slack counts relative to the query's deadline.
+FIFO is EDF where every deadline is the arrival itself: whoever makes the tasks sees to that.
 
 Invariant: a task with a non-empty queue has exactly one entry in the heap: that of its head. Cost: O(log tasks) a change of head,
 however long the queues are.
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 
 from kigen.schedule.events import ScheduledTask
 
-RULES = ("edf", "muf")
+RULES = ("edf", "muf", "fifo")
 
 
 class PriorityManager:
@@ -19,7 +20,7 @@ class PriorityManager:
         if rule not in RULES:
             raise ValueError(f"no priority rule '{rule}': write one of {', '.join(RULES)}")
         # Maximum urgency first: the critical come first (FIRM before soft), the earliest deadline among them.
-        self._class = [0 if rule == "edf" or task.firm else 1 for task in tasks]
+        self._class = [1 if rule == "muf" and not task.firm else 0 for task in tasks]
         self._heap: list[tuple[int, float, int]] = []
 
     def enter(self, task: int, deadline_us: float) -> None:
