@@ -1,0 +1,251 @@
+"""The placement problem, free of CQL: nodes, links, streams, operators, and outputs with deadlines.
+
+Times are microseconds. An *activation* is what arrives at once: `tuples` of a source stream, every `period_us` (None: once only, as
+in the paper's worked example). From it follows what every operator has to do in an activation, its work.
+
+Invariant: a `Problem` that was constructed is sound (names exist, no cycles, every stream has one producer or birthplace); all
+derived figures are computed once. Cost: linear in operators and their inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+
+
+class ProblemError(ValueError):
+    """A placement problem that cannot be meant."""
+
+
+@dataclass(frozen=True)
+class Node:
+    name: str
+    speed: float = 1.0  # an operator of cost c takes c / speed here
+
+
+@dataclass(frozen=True)
+class Link:
+    """One direction. `bytes_per_s` None: more than anyone sends."""
+
+    source: str
+    target: str
+    delay_us: float = 0.0
+    bytes_per_s: float | None = None
+
+    def time_us(self, size_bytes: float) -> float:
+        """What a message of that size needs on an idle link."""
+        return self.delay_us + (0.0 if self.bytes_per_s is None else 1e6 * size_bytes / self.bytes_per_s)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """`born`: the nodes whose sources give it; empty for what an operator gives, whose `tuples` and `period_us` follow from its inputs."""
+
+    name: str
+    born: tuple[str, ...] = ()
+    tuples: float = 0.0
+    period_us: float | None = None
+    bytes_per_tuple: float = 100.0
+
+
+@dataclass(frozen=True)
+class Operator:
+    """`nodes`: where it may run; empty: anywhere. `waits`: one run for a tuple from each input (the paper's operators of several
+    inputs); otherwise each tuple of each input is one run. `selectivity`: tuples out for each run."""
+
+    name: str
+    inputs: tuple[str, ...]
+    output: str
+    cost_us: float = 1.0
+    selectivity: float = 1.0
+    nodes: tuple[str, ...] = ()
+    waits: bool = False
+
+
+@dataclass(frozen=True)
+class Output:
+    """`stream` is wanted at node `sink` within `deadline_us` of the birth of the tuples it comes from."""
+
+    name: str
+    stream: str
+    sink: str
+    deadline_us: float
+
+
+@dataclass(frozen=True)
+class Problem:
+    nodes: tuple[Node, ...]
+    links: tuple[Link, ...]
+    streams: tuple[Stream, ...]
+    operators: tuple[Operator, ...]
+    outputs: tuple[Output, ...]
+
+    def __post_init__(self) -> None:
+        for kind in ("nodes", "streams", "operators", "outputs"):
+            names = [item.name for item in getattr(self, kind)]
+            _require(len(names) == len(set(names)), f"the names of {kind} must differ; got twice: {_twice(names)}")
+        nodes, streams = set(self.node), set(self.stream)
+        _require(bool(nodes), "a placement needs at least one node")
+        for node in self.nodes:
+            _require(node.speed > 0, f"node {node.name}: speed must be above 0; got {node.speed:g}")
+        for link in self.links:
+            _known((link.source, link.target), nodes, f"link {link.source} -> {link.target}", "node")
+        for op in self.operators:
+            _known((*op.inputs, op.output), streams, f"operator {op.name}", "stream")
+            _known(op.nodes, nodes, f"operator {op.name}", "node")
+            _require(bool(op.inputs), f"operator {op.name} needs an input")
+            _require(op.cost_us > 0, f"operator {op.name}: cost_us must be above 0; got {op.cost_us:g}")
+        for output in self.outputs:
+            _known((output.stream,), streams, f"output {output.name}", "stream")
+            _known((output.sink,), nodes, f"output {output.name}", "node")
+            _require(output.deadline_us > 0, f"output {output.name}: deadline_us must be above 0; got {output.deadline_us:g}")
+        for stream in self.streams:
+            _known(stream.born, nodes, f"stream {stream.name}", "node")
+            maker = self.producer.get(stream.name)
+            _require(bool(stream.born) != (maker is not None), _origin(stream, maker))
+        try:
+            _ = self.order
+        except CycleError as error:
+            raise ProblemError(f"operators feed each other in a circle: {' -> '.join(error.args[1])}") from error
+
+    # --- by name -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def node(self) -> dict[str, Node]:
+        return {n.name: n for n in self.nodes}
+
+    @cached_property
+    def stream(self) -> dict[str, Stream]:
+        return {s.name: s for s in self.streams}
+
+    @cached_property
+    def operator(self) -> dict[str, Operator]:
+        return {o.name: o for o in self.operators}
+
+    @cached_property
+    def output(self) -> dict[str, Output]:
+        return {o.name: o for o in self.outputs}
+
+    @cached_property
+    def link(self) -> dict[tuple[str, str], Link]:
+        return {(l.source, l.target): l for l in self.links}
+
+    # --- structure -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def producer(self) -> dict[str, str]:
+        """The operator that gives a stream; source streams are not in it."""
+        made: dict[str, str] = {}
+        for op in self.operators:
+            _require(op.output not in made, f"stream {op.output} is given by both {made.get(op.output)} and {op.name}: give each its own")
+            made[op.output] = op.name
+        return made
+
+    @cached_property
+    def consumers(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, list[str]] = {s.name: [] for s in self.streams}
+        for op in self.operators:
+            for name in dict.fromkeys(op.inputs):
+                found[name].append(op.name)
+        return {name: tuple(ops) for name, ops in found.items()}
+
+    @cached_property
+    def before(self) -> dict[str, tuple[str, ...]]:
+        """The operators that feed an operator directly."""
+        return {o.name: tuple(dict.fromkeys(self.producer[s] for s in o.inputs if s in self.producer)) for o in self.operators}
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """Operators, each after those that feed it."""
+        return tuple(TopologicalSorter(self.before).static_order())
+
+    @cached_property
+    def needed(self) -> dict[str, tuple[str, ...]]:
+        """Pre(s): the operators that an output needs, in order."""
+        return {o.name: self._upstream(o.stream) for o in self.outputs}
+
+    def _upstream(self, stream: str) -> tuple[str, ...]:
+        seen: set[str] = set()
+        waiting = [self.producer[stream]] if stream in self.producer else []
+        while waiting:
+            op = waiting.pop()
+            if op not in seen:
+                seen.add(op)
+                waiting += self.before[op]
+        return tuple(o for o in self.order if o in seen)
+
+    @cached_property
+    def allowed(self) -> dict[str, tuple[str, ...]]:
+        """Node(o): where an operator may run."""
+        everywhere = tuple(n.name for n in self.nodes)
+        return {o.name: o.nodes or everywhere for o in self.operators}
+
+    # --- what an activation brings ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def tuples(self) -> dict[str, float]:
+        """Tuples of each stream in an activation."""
+        found = {s.name: s.tuples for s in self.streams if s.name not in self.producer}
+        for name in self.order:
+            op = self.operator[name]
+            found[op.output] = op.selectivity * self._runs(op, found)
+        return found
+
+    @cached_property
+    def runs(self) -> dict[str, float]:
+        """Tuples (or sets of tuples, for an operator that waits) that an operator handles in an activation."""
+        return {o.name: self._runs(o, self.tuples) for o in self.operators}
+
+    @cached_property
+    def work_us(self) -> dict[str, float]:
+        """c_o: what an activation costs an operator on a node of speed 1."""
+        return {o.name: o.cost_us * self.runs[o.name] for o in self.operators}
+
+    @cached_property
+    def period_us(self) -> dict[str, float | None]:
+        """Of each stream; where inputs differ, the shortest (which counts the slower ones too often, never too rarely)."""
+        found = {s.name: s.period_us for s in self.streams if s.name not in self.producer}
+        for name in self.order:
+            op = self.operator[name]
+            found[op.output] = min((p for p in (found[s] for s in op.inputs) if p is not None), default=None)
+        return found
+
+    @cached_property
+    def size_bytes(self) -> dict[str, float]:
+        """Bytes of each stream in an activation."""
+        return {s.name: self.tuples[s.name] * s.bytes_per_tuple for s in self.streams}
+
+    @cached_property
+    def traffic(self) -> dict[str, float]:
+        """What a stream costs on a link: bytes a second, or bytes where there is no period."""
+        return {s: size if (p := self.period_us[s]) is None else size * 1e6 / p for s, size in self.size_bytes.items()}
+
+    def _runs(self, op: Operator, tuples: dict[str, float]) -> float:
+        counts = [tuples[s] for s in op.inputs]
+        return max(counts) if op.waits else sum(counts)
+
+
+def both_ways(source: str, target: str, delay_us: float = 0.0, bytes_per_s: float | None = None) -> tuple[Link, Link]:
+    return Link(source, target, delay_us, bytes_per_s), Link(target, source, delay_us, bytes_per_s)
+
+
+def _require(held: bool, message: str) -> None:
+    if not held:
+        raise ProblemError(message)
+
+
+def _known(names: Iterable[str], known: set[str], where: str, what: str) -> None:
+    for name in names:
+        _require(name in known, f"{where} names {what} {name}, which does not exist; there is {', '.join(sorted(known))}")
+
+
+def _twice(names: list[str]) -> str:
+    return ", ".join(sorted({n for n in names if names.count(n) > 1}))
+
+
+def _origin(stream: Stream, maker: str | None) -> str:
+    if maker is not None:
+        return f"stream {stream.name} is given by operator {maker} and born at {', '.join(stream.born)}: it must be one of them"
+    return f"stream {stream.name} comes from nowhere: say at which node it is born"
