@@ -72,7 +72,7 @@ class _Run:
             self._sinks[sink.stream, sink.node].append(sink)
         self._wire_free: dict[tuple[str, str], float] = defaultdict(lambda: -math.inf)
         self._awaited: dict[tuple[str, int, int], dict[str, Parcel]] = defaultdict(dict)
-        self._carry: dict[str, float] = defaultdict(float)
+        self._carry: dict[str, float] = defaultdict(lambda: 0.5)  # of each operator: counts are rounded, not cut
         self._deliveries: list[Delivery] = []
         self._instances: list[Instance] = []
         self._segments: list[Segment] = []
@@ -184,7 +184,7 @@ class _Run:
         return now_us
 
     def _passed(self, operator: str, selectivity: float, copies: int) -> int:
-        """How many of the tuples pass: fractions are carried over, so that every other one passes a selectivity of 0.5."""
+        """How many of the tuples pass: fractions are carried over, so a selectivity of 0.5 passes the first, third, fifth ..."""
         if selectivity == 1.0:
             return copies
         self._carry[operator] += copies * selectivity
