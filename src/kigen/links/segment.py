@@ -1,0 +1,128 @@
+"""A segment: an append-only file of records. Its first record is a STATE that makes all segments before it dispensable.
+
+Invariant: `size` is the end of the last whole unit; a write that fails is cut off again before anybody can see it.
+Cost: one gathering write a unit; one positioned read a block. Readers share the file with the writer and need no lock; a segment that
+was deleted stays readable for whoever still holds it (the file closes when the last reference goes).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from kigen.links.errors import CorruptLog, StorageFailed
+from kigen.links.record import Record, checksum, padding
+
+_SUFFIX = ".log"
+_MOST_PARTS = 512  # of one gathering write (the system allows 1024)
+
+
+class Segment:
+    def __init__(self, path: Path, number: int, create: bool = False) -> None:
+        self.path, self.number = path, number
+        self._fd = -1
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        try:
+            self._fd = os.open(path, flags, 0o600)
+        except OSError as error:
+            raise _failed(path, error) from error
+        self.size = os.fstat(self._fd).st_size
+        self.end = -1  # offset behind its last tuple; -1: no tuples
+
+    @staticmethod
+    def create(folder: Path, number: int, sync: bool) -> Segment:
+        segment = Segment(folder / f"{number:010d}{_SUFFIX}", number, create=True)
+        if sync:
+            _sync_folder(folder)
+        return segment
+
+    @staticmethod
+    def existing(folder: Path) -> list[tuple[int, Path]]:
+        """Numbers and paths of the segments in a folder, in order."""
+        return sorted((int(path.stem), path) for path in folder.glob(f"[0-9]*{_SUFFIX}"))
+
+    def append(self, records: Sequence[tuple[Record, Any]]) -> list[int]:
+        """Writes records and payloads at the end, all or none; gives the position of each payload."""
+        parts: list[Any] = []
+        positions: list[int] = []
+        at = self.size
+        for record, payload in records:
+            head = record.pack()
+            positions.append(at + len(head))
+            parts += [head, payload, bytes(padding(record.length))]
+            at += record.padded
+        try:
+            self._write(parts, at - self.size)
+        except OSError as error:
+            os.ftruncate(self._fd, self.size)
+            raise _failed(self.path, error) from error
+        self.size = at
+        return positions
+
+    def _write(self, parts: list[Any], expected: int) -> None:
+        at = self.size
+        views = [v for v in (memoryview(p).cast("B") for p in parts) if len(v)]
+        while views:
+            written = os.pwritev(self._fd, views[:_MOST_PARTS], at)
+            at += written
+            while views and written >= len(views[0]):
+                written -= len(views[0])
+                views.pop(0)
+            if written:
+                views[0] = views[0][written:]
+        if at - self.size != expected:
+            raise OSError(errno.EIO, "a short write")
+
+    def read(self, position: int, length: int) -> bytes:
+        return os.pread(self._fd, length, position)
+
+    def payload(self, position: int, length: int, crc: int) -> Any:
+        """A payload back from the file, in aligned memory, its checksum verified."""
+        buffer = pa.allocate_buffer(length)
+        view = memoryview(buffer).cast("B")
+        done = 0
+        while done < length:
+            got = os.preadv(self._fd, [view[done:]], position + done)
+            if got == 0:
+                break
+            done += got
+        if done < length or checksum(buffer) != crc:
+            place = {"file": str(self.path), "position": position}
+            raise CorruptLog(f"{self.path}: the block at byte {position} does not match its checksum: the disk damaged it", place)
+        return buffer
+
+    def cut(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+        os.fsync(self._fd)
+        self.size = size
+
+    def sync(self) -> None:
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise _failed(self.path, error) from error
+
+    def delete(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _failed(path: Path, error: OSError) -> StorageFailed:
+    hint = ": make room; the producer tries again" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    return StorageFailed(f"{path}: {error.strerror}{hint}", {"errno": error.errno})
