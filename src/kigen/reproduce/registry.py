@@ -8,8 +8,9 @@ from typing import Any
 
 from kigen.reproduce.ats_figures import ATS_FIGURES
 from kigen.reproduce.figure import Figure, Request, Told
+from kigen.reproduce.placement_figures import PLACEMENT_FIGURES
 
-FIGURES: dict[str, Figure] = {**ATS_FIGURES}
+FIGURES: dict[str, Figure] = {**ATS_FIGURES, **PLACEMENT_FIGURES}
 
 
 class ArgumentError(ValueError):
