@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kigen.connectors import InputError, OptionError, Range, open_source
+from kigen.connectors import InputError, LiveSource, OptionError, Range, open_source
 
 COLUMNS = "id BIGINT, x DOUBLE, k STRING, z BIGINT, ok BOOLEAN, ts TIMESTAMP"
 ARRIVALS = st.sampled_from(["constant", "poisson", "bursty"])
@@ -138,18 +138,18 @@ def test_live_tuples_appear_at_their_time(make_stream: Any) -> None:
     stream = make_stream("synthetic", COLUMNS, None, rate=10, duration="1 s")
     source = open_source(stream, ".", False, start)
     assert source.live
-    none = source.advance(source.initial(), 100, start - 5)
-    assert (none.start, none.end, none.progress_us, none.ended) == ({"index": 0}, {"index": 0}, start - 5, False)
-    some = source.advance(none.end, 100, start + 200_000)
-    assert (some.rows, some.progress_us, some.last_ts_us, some.ended) == (3, start + 200_000, start + 200_000, False)
-    cut = source.advance(some.end, 2, start + 900_000)
-    assert (cut.rows, cut.progress_us, cut.ended) == (2, start + 500_000, False)  # the next tuple's time
-    rest = source.advance(cut.end, 100, start + 5_000_000)
-    assert (rest.rows, rest.ended, source.fraction(rest.end)) == (5, True, 1.0)
-    assert source.read(rest).table["_ts"].to_pylist() == [start + i * 100_000 for i in range(5, 10)]
+    assert isinstance(source, LiveSource)
+    assert [source.arrived_by(start + at) for at in (-5, 0, 200_000, 899_999, 5_000_000)] == [0, 1, 3, 9, 10]
+    assert source.arrivals_us(5, 10).tolist() == [start + i * 100_000 for i in range(5, 10)]
+    assert (source.total(), source.complete_us(start + 7)) == (10, start + 7)
+    rows = source.read(source.piece("s", 5, 10, None, True))
+    assert rows.arrivals_us is not None
+    assert rows.table["_ts"].to_pylist() == rows.arrivals_us.tolist() == [start + i * 100_000 for i in range(5, 10)]
+    assert source.fraction({"index": 10}) == 1.0
     endless = open_source(make_stream("synthetic", COLUMNS, None, rate=10), ".", False, start)
     assert endless.fraction(endless.initial()) is None
-    assert endless.advance(endless.initial(), 10**6, start + 3_600_000_000).rows == 36_001
+    assert isinstance(endless, LiveSource)
+    assert (endless.total(), endless.arrived_by(start + 3_600_000_000)) == (None, 36_001)
 
 
 def test_rows_bound_a_stream(make_stream: Any) -> None:

@@ -9,27 +9,23 @@ import pyarrow as pa
 import pytest
 
 from kigen.connectors import Position, Range, Rows, Source
-from kigen.spark.admission import Clock, OffsetFormatError, initial_offset, log_budget, next_offset, ranges_between
-
-NOW = Clock(now_us=10**15)
+from kigen.spark.admission import OffsetFormatError, batch_of, initial_offset, log_budget, next_offset
 
 
 class Listed(Source):
-    """A log whose tuples are its timestamps; live, a tuple is there from its timestamp on."""
+    """A log whose tuples are its timestamps."""
 
-    def __init__(self, name: str, times: list[int], live: bool = False) -> None:
-        self.name, self.times, self.live = name, times, live
+    def __init__(self, name: str, times: list[int]) -> None:
+        self.name, self.times = name, times
 
     def initial(self) -> Position:
         return {"i": 0}
 
-    def advance(self, position: Position, max_rows: int, now_us: int | None = None) -> Range:
+    def advance(self, position: Position, max_rows: int) -> Range:
         start = position["i"]
-        there = len(self.times) if now_us is None else sum(t <= now_us for t in self.times)
-        end = min(start + max_rows, there)
+        end = min(start + max_rows, len(self.times))
         last = self.times[end - 1] if end > start else None
-        progress = now_us if self.live else None
-        return Range(self.name, position, {"i": end}, end - start, last, progress, ended=end == len(self.times))
+        return Range(self.name, position, {"i": end}, end - start, last, ended=end == len(self.times))
 
     def read(self, piece: Range) -> Rows:
         return Rows(pa.table({"_ts": self.times[piece.start["i"] : piece.end["i"]]}))
@@ -39,11 +35,11 @@ class Listed(Source):
 
 
 def drain(sources: dict[str, Source], batch_rows: int) -> list[list[Range]]:
-    offset: dict[str, Any] = initial_offset(sources, 0)
+    offset: dict[str, Any] = initial_offset(sources, (), 0)
     batches = []
-    while (after := next_offset(sources, offset, batch_rows, NOW)) != offset:
+    while (after := next_offset(offset, sources, batch_rows, 10**15)) != offset:
         after = json.loads(json.dumps(after))  # as Spark keeps it
-        batches.append(ranges_between(offset, after))
+        batches.append([Range.from_json(piece) for piece in after["ranges"]])
         offset = after
     return batches
 
@@ -66,41 +62,23 @@ def test_a_stream_without_tuples_still_ends() -> None:
     assert [[(p.stream, p.ended) for p in batch] for batch in batches] == [[("a", True), ("b", True)]]
 
 
-def test_live_streams_give_what_has_arrived_and_idle_ones_their_progress() -> None:
-    sources: dict[str, Source] = {"a": Listed("a", [10, 20], live=True), "b": Listed("b", [100], live=True)}
-    start = initial_offset(sources, 0)
-    first = next_offset(sources, start, 50, Clock(15))
-    assert [(p.stream, p.rows, p.progress_us) for p in ranges_between(start, first)] == [("a", 1, 15), ("b", 0, 15)]
-    assert next_offset(sources, first, 50, Clock(16)) == first, "nothing arrived, nothing due"
-
-
-def test_a_known_death_makes_a_batch_once_its_time_has_passed() -> None:
-    sources: dict[str, Source] = {"a": Listed("a", [10, 1000], live=True)}
-    first = next_offset(sources, initial_offset(sources, 0), 50, Clock(15))
-    assert next_offset(sources, first, 50, Clock(29, next_event_us=30)) == first
-    assert next_offset(sources, first, 50, Clock(33, next_event_us=30, lateness_us={"a": 5})) == first
-    tick = next_offset(sources, first, 50, Clock(31, next_event_us=30))
-    assert [(p.rows, p.progress_us) for p in ranges_between(first, tick)] == [(0, 31)]
-    assert next_offset(sources, tick, 50, Clock(40, next_event_us=30)) == tick
-
-
-def test_closing_ends_every_stream_after_what_has_arrived() -> None:
-    sources: dict[str, Source] = {"a": Listed("a", [10, 1000], live=True), "log": Listed("log", [1, 2, 3])}
-    start = initial_offset(sources, 0)
-    end = next_offset(sources, start, 50, Clock(15, closing=True))
-    assert [(p.stream, p.rows, p.ended) for p in ranges_between(start, end)] == [("a", 1, False), ("a", 0, True), ("log", 0, True)]
-    assert next_offset(sources, end, 50, Clock(16, closing=True)) == end
+def test_closing_ends_every_log_where_it_is() -> None:
+    sources: dict[str, Source] = {"log": Listed("log", [1, 2, 3])}
+    start = initial_offset(sources, (), 0)
+    end = next_offset(start, sources, 50, 15, closing=True)
+    assert [(p["stream"], p["rows"], p["ended"]) for p in end["ranges"]] == [("log", 0, True)]
+    assert next_offset(end, sources, 50, 16, closing=True) == end
 
 
 def test_an_offset_of_another_format_is_refused() -> None:
-    start = initial_offset({}, 0)
-    with pytest.raises(OffsetFormatError, match="format 1 required, found 7"):
-        ranges_between(start, {**start, "v": 7})
+    start = initial_offset({}, (), 0)
+    with pytest.raises(OffsetFormatError, match="format 2 required, found 7"):
+        batch_of(start, {**start, "v": 7}, ())
 
 
 def test_batches_of_logs_grow_while_quick_and_shrink_when_slow() -> None:
     def after(rows: int, took_us: int, largest: int = 2_000_000) -> int:
-        start = {"ranges": [{"rows": rows, "progress_us": None}], "admitted_us": 5_000_000}
+        start = {"ranges": [{"rows": rows}], "admitted_us": 5_000_000}
         return log_budget(start, 500_000, largest, 5_000_000 + took_us)
 
     assert after(500_000, 300_000) == 1_000_000
@@ -109,4 +87,7 @@ def test_batches_of_logs_grow_while_quick_and_shrink_when_slow() -> None:
     assert after(1_000_000, 9_000_000) == 500_000
     assert after(200_000, 9_000_000) == 125_000
     assert after(200_000, 300_000, largest=500_000) == 500_000  # a size of one's own stays
+    assert log_budget({"ranges": [{"rows": 500_000}], "admitted_us": 0}, 500_000, 2_000_000, 600_000, 1_000_000) == 250_000, (
+        "a deadline of 1 s"
+    )
     assert log_budget({"ranges": [], "admitted_us": 0}, 500_000, 2_000_000, 1) == 500_000

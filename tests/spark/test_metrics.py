@@ -9,7 +9,14 @@ from kigen.plan.types import Column, Type
 from kigen.spark.metrics import Histogram, Metrics
 
 APP = App((), (Query("q", Scan("s", (Column("a", Type.BIGINT),)), deadline_us=1_000_000),))
-NOTE = {"counts": {"q": {"in": 10, "late": 2}}, "skipped": {"s": [3, []]}, "arrivals": {"s": [[0, 4], [1_500_000, 6]]}}
+NOTE = {
+    "admitted_us": 1_600_000,
+    "done_us": 1_900_000,
+    "counts": {"q": {"in": 10, "late": 2}},
+    "skipped": {"s": [3, []]},
+    "shed": {"s": 10},
+    "arrivals": {"s": [[0, 4], [1_500_000, 6]]},
+}
 
 
 def test_quantiles_are_within_two_percent() -> None:
@@ -29,6 +36,7 @@ def test_tuples_beyond_the_deadline_are_missed_and_all_of_it_survives_json() -> 
     metrics.committed(APP, NOTE, at_us=2_000_000)
     metrics = Metrics.from_json(json.loads(json.dumps(metrics.to_json())))
     report = metrics.queries["q"].report(1_000_000)
-    assert (report["in"], report["late"], report["skipped"], report["missed"], report["sdmr"]) == (10, 2, 3, 4, 0.4)
+    assert (report["in"], report["late"], report["skipped"], report["missed"], report["shed"], report["sdmr"]) == (20, 2, 3, 4, 10, 0.7)
+    assert report["missed_ms"] == {"waiting": 1600.0, "running": 300.0, "committing": 100.0}
     assert abs(report["latency_ms"]["p50"] - 500) < 10
     assert abs(report["latency_ms"]["p99"] - 2000) < 40

@@ -14,7 +14,7 @@ from rooms import write_rooms
 from kigen.connectors import InputError
 from kigen.plan import load_app
 from kigen.spark import faults, manifest, operator
-from kigen.spark.admission import Clock, initial_offset, next_offset
+from kigen.spark.admission import initial_offset, next_offset
 from kigen.spark.blocks import Spool
 from kigen.spark.manifest import Manifest, ManifestFormatError
 from kigen.spark.reader import AdmissionReader
@@ -44,8 +44,8 @@ class State:
 
 def batches(spec: RunSpec) -> list[list[tuple[str, int, int, str]]]:
     reader, sources = AdmissionReader(spec), spec.sources(0)
-    offset, found = initial_offset(sources, 0), []
-    while (after := next_offset(sources, offset, spec.batch_rows, Clock(10**15))) != offset:
+    offset, found = initial_offset(sources, spec.tasks, 0), []
+    while (after := next_offset(offset, sources, spec.batch_rows, 10**15)) != offset:
         found.append(list(reader.readBetweenOffsets(offset, after)))
         offset = after
     return found

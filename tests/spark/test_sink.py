@@ -42,6 +42,8 @@ def batch(number: int, finished: bool = False, chunk: str | None = None) -> Any:
         "next_event_us": 5,
         "positions": {"s": {"i": number}},
         "skipped": {},
+        "shed": {},
+        "done_us": 0,
         "arrivals": {"s": [[0, 1]]},
     }
     rows = [("task0", number, "q", "lines", payload, None), ("task0", number, None, "step", None, json.dumps(note))]

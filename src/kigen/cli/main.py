@@ -18,6 +18,7 @@ import typer
 from kigen.cli.bench import bench
 from kigen.cli.exits import exit_codes
 from kigen.cli.reproduce import ListedFigures, reproduce
+from kigen.schedule import DEFAULT_POLICY
 
 EXAMPLE = """
 An app file declares streams and queries:\n
@@ -46,6 +47,12 @@ app.command(cls=ListedFigures)(reproduce)
 AppFile = Annotated[
     Path, typer.Argument(metavar="APP", help="The app file: CREATE STREAM and CREATE QUERY statements.", show_default=False)
 ]
+
+
+POLICY_HELP = (
+    "What of live streams goes into the next micro-batch: pack (capped micro-batches of many queries, urgent ones first), all (everything, "
+    "as plain Spark does), fifo, edf, taat, bts, bts1, ats, ats1. Settings follow a colon: ats:kp=1,ki=10,phi=100ms."
+)
 
 
 class PlanFormat(StrEnum):
@@ -77,7 +84,7 @@ def run(
     lifetime: Annotated[
         str, typer.Option(metavar="dt|nt", help="How deaths travel: with the tuple (dt) or as negative tuples (nt).")
     ] = "dt",
-    policy: Annotated[str, typer.Option(metavar="NAME", help="What goes into the next micro-batch.")] = "all",
+    policy: Annotated[str, typer.Option(metavar="NAME", help=POLICY_HELP)] = DEFAULT_POLICY,
     master: Annotated[
         str | None, typer.Option(metavar="URL", help="Spark's master; without it, this machine.", show_default="local[*]")
     ] = None,

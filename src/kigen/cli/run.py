@@ -48,8 +48,8 @@ class RunArguments:
 
 def run_app(arguments: RunArguments) -> None:
     app = load(arguments.app_file)
-    for clause in without_effect(app):
-        sys.stderr.write(f"note: {clause} has no effect yet: everything is admitted, nothing is dropped\n")
+    for clause in without_effect(app, arguments.drain):
+        sys.stderr.write(f"note: {clause} has no effect with --drain: nothing is dropped\n")
     engine = Engine(master=arguments.master)
     with spark_log(), interruptible() as stopped:
         run = engine.prepare(app, **arguments.options())
@@ -67,10 +67,12 @@ def run_app(arguments: RunArguments) -> None:
         sys.stderr.write(how_to_resume(arguments, app) + "\n")
 
 
-def without_effect(app: App) -> list[str]:
-    """Clauses that are understood and checked, but that only a deadline policy will act on."""
+def without_effect(app: App, drain: bool) -> list[str]:
+    """Clauses that drop tuples, where none may be dropped."""
+    if not drain:
+        return []
     streams = [(s.name, word) for s in app.streams for word, given in (("SHED", s.shed), ("BUFFER", s.buffer)) if given is not None]
-    queries = [(q.name, word) for q in app.queries for word, given in (("FIRM", q.firm), ("COST", q.cost_us)) if given]
+    queries = [(q.name, "FIRM") for q in app.queries if q.firm]
     return [f"{word} of {name}" for name, word in streams + queries]
 
 

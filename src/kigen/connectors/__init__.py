@@ -1,6 +1,19 @@
-from kigen.connectors.base import InputError, Position, Range, Rows, Source
+from kigen.connectors.base import InputError, LiveSource, Position, Range, Rows, Source
 from kigen.connectors.opening import SINKS, SOURCES, open_sink, open_source
 from kigen.connectors.options import OptionError
 from kigen.connectors.sinks import Sink
 
-__all__ = ["SINKS", "SOURCES", "InputError", "OptionError", "Position", "Range", "Rows", "Sink", "Source", "open_sink", "open_source"]
+__all__ = [
+    "SINKS",
+    "SOURCES",
+    "InputError",
+    "LiveSource",
+    "OptionError",
+    "Position",
+    "Range",
+    "Rows",
+    "Sink",
+    "Source",
+    "open_sink",
+    "open_source",
+]

@@ -9,8 +9,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+Times = npt.NDArray[np.int64]
 Position = dict[str, Any]  # JSON
 
 
@@ -54,6 +57,8 @@ class Rows:
     table: pa.Table
     skipped: int = 0
     errors: list[str] = field(default_factory=list)  # the first few skipped rows, as text
+    shed: pa.Table | None = None  # what SHED let go, in the same columns
+    arrivals_us: Times | None = None  # live sources: when each tuple arrived; a log's tuples arrive when they are admitted
 
 
 class Source(ABC):
@@ -66,9 +71,8 @@ class Source(ABC):
         """Where the log begins. Raises InputError if the input is missing or has a wrong header."""
 
     @abstractmethod
-    def advance(self, position: Position, max_rows: int, now_us: int | None = None) -> Range:
-        """The next range after `position`, about `max_rows` at most; empty (`start == end`) when there is none now.
-        `now_us` is the arrival clock; None when draining."""
+    def advance(self, position: Position, max_rows: int) -> Range:
+        """The next range after `position`, about `max_rows` at most; empty (`start == end`) when there is none now."""
 
     @abstractmethod
     def read(self, piece: Range) -> Rows: ...
@@ -76,3 +80,26 @@ class Source(ABC):
     @abstractmethod
     def fraction(self, position: Position) -> float | None:
         """How much of a finite source lies before `position`, 0..1; None if endless."""
+
+
+class LiveSource(Source):
+    """A stream whose tuples arrive as time passes: numbered from 0, positions are {"index": n}; admitted by a policy, not by `advance`."""
+
+    @abstractmethod
+    def arrived_by(self, now_us: int) -> int:
+        """How many tuples have arrived."""
+
+    @abstractmethod
+    def arrivals_us(self, first: int, end: int) -> Times:
+        """When they arrived, in order; `end` is at most `arrived_by`."""
+
+    @abstractmethod
+    def complete_us(self, now_us: int) -> int:
+        """Every tuple that has not arrived by now has this timestamp or a later one, but for the allowed lateness."""
+
+    @abstractmethod
+    def total(self) -> int | None:
+        """How many tuples the stream has in all; None if endless, or not known yet."""
+
+    def piece(self, name: str, first: int, end: int, progress_us: int | None, ended: bool) -> Range:
+        return Range(name, {"index": first}, {"index": end}, rows=end - first, progress_us=progress_us, ended=ended)

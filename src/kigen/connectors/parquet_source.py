@@ -41,7 +41,7 @@ class ParquetSource(Source):
             self._footer(name)
         return {"file": self.files.names[0], "group": 0, "row": 0}
 
-    def advance(self, position: Position, max_rows: int, now_us: int | None = None) -> Range:
+    def advance(self, position: Position, max_rows: int) -> Range:
         at = self._next_row(position)
         if at is None:
             return Range(self.stream.name, position, position, rows=0, ended=True)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from kigen.connectors.arrivals import Arrivals, Bursty, Constant, Poisson
-from kigen.connectors.base import InputError, Position, Range, Rows, Source
+from kigen.connectors.base import InputError, LiveSource, Position, Range, Rows, Times
 from kigen.connectors.casting import iso_us
 from kigen.connectors.generators import column_generator
 from kigen.connectors.options import OptionError, check_names, duration_us, number, whole
@@ -21,7 +22,7 @@ from kigen.plan.nodes import Stream
 _OPTIONS = ("rate", "arrivals", "seed", "duration", "rows", "start", "burst", "every", "lasting")
 
 
-class SyntheticSource(Source):
+class SyntheticSource(LiveSource):
     def __init__(self, stream: Stream, draining: bool, start_us: int | None) -> None:
         self._owner = f"stream '{stream.name}'"
         check_names(self._owner, stream.source, _OPTIONS + tuple(c.name for c in stream.schema))
@@ -42,37 +43,37 @@ class SyntheticSource(Source):
             raise InputError(message)
         return {"index": 0}
 
-    def advance(self, position: Position, max_rows: int, now_us: int | None = None) -> Range:
-        first = int(position["index"])
-        total = self._count()
-        due = total if total is not None else first + max_rows
-        if self.live:
-            now_us = self._start_us if now_us is None else now_us
-            scheduled = self._arrivals.count_before(now_us - self._start_us + 1)
-            due = scheduled if total is None else min(scheduled, total)
-        end = max(first, min(due, first + max(1, max_rows)))
-        progress = None
-        if self.live and now_us is not None:
-            progress = now_us if end >= due else self._time_us(end)
+    def advance(self, position: Position, max_rows: int) -> Range:
+        first, total = int(position["index"]), self.total()
+        assert total is not None, "an endless stream is not drained"
+        end = max(first, min(total, first + max(1, max_rows)))
         last = self._time_us(end - 1) if end > first else None
-        return Range(
-            self.stream.name, position, {"index": end}, rows=end - first, last_ts_us=last, progress_us=progress, ended=end == total
-        )
+        return Range(self.stream.name, position, {"index": end}, rows=end - first, last_ts_us=last, ended=end == total)
+
+    def arrived_by(self, now_us: int) -> int:
+        scheduled, total = self._arrivals.count_before(now_us - self._start_us + 1), self.total()
+        return scheduled if total is None else min(scheduled, total)
+
+    def arrivals_us(self, first: int, end: int) -> Times:
+        return np.asarray(self._start_us + self._arrivals.offsets_us(first, end), np.int64)
+
+    def complete_us(self, now_us: int) -> int:
+        return now_us
 
     def read(self, piece: Range) -> Rows:
         first, end = int(piece.start["index"]), int(piece.end["index"])
-        times = self._start_us + self._arrivals.offsets_us(first, end)
+        times = self.arrivals_us(first, end)
         columns = [make(first, end, times) for make in self._columns]
         at = self.stream.timestamp
         ts = pa.array(times) if at is None else columns[at].view(pa.int64())
-        return Rows(pa.table([*columns, ts], names=[*(f"c{i}" for i in range(len(columns))), "_ts"]))
+        table = pa.table([*columns, ts], names=[*(f"c{i}" for i in range(len(columns))), "_ts"])
+        return Rows(table, arrivals_us=times if self.live else None)
 
     def fraction(self, position: Position) -> float | None:
-        total = self._count()
+        total = self.total()
         return None if total is None else min(1.0, int(position["index"]) / total) if total else 1.0
 
-    def _count(self) -> int | None:
-        """How many tuples the stream has in all; None if endless."""
+    def total(self) -> int | None:
         if self._total is None:
             by_time = None if self._duration_us is None else self._arrivals.count_before(self._duration_us)
             self._total = min((n for n in (by_time, self._rows) if n is not None), default=None)

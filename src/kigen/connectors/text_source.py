@@ -80,7 +80,7 @@ class TextSource(Source):
             self.data_start(name)
         return self._position(self.files.names[0])
 
-    def advance(self, position: Position, max_rows: int, now_us: int | None = None) -> Range:
+    def advance(self, position: Position, max_rows: int) -> Range:
         at = self._skip_empty(position)
         name, start, line = at["file"], int(at["byte"]), int(at["line"])
         size = self.files.size(name)

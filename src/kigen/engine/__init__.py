@@ -1,13 +1,12 @@
 from kigen.engine.engine import Engine
 from kigen.engine.fingerprint import CheckpointMismatch
-from kigen.engine.options import LIFETIMES, POLICIES, ArgumentError, RunOptions
+from kigen.engine.options import LIFETIMES, ArgumentError, RunOptions
 from kigen.engine.owner import CheckpointInUse
 from kigen.engine.result import Progress, RunResult
 from kigen.engine.run import Run, RunFailed
 
 __all__ = [
     "LIFETIMES",
-    "POLICIES",
     "ArgumentError",
     "CheckpointInUse",
     "CheckpointMismatch",

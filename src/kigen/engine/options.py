@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
+from kigen.schedule import DEFAULT_POLICY, PolicyError, Settings, read_policy
 from kigen.spark.spec import BATCH_ROWS, INLINE_BYTES
 
 LIFETIMES = ("dt", "nt")
-POLICIES = ("all",)
 
 
 class ArgumentError(ValueError):
@@ -26,7 +26,7 @@ class RunOptions:
     output: str | None = None  # a directory for <query>.csv
     checkpoint: str | None = None
     lifetime: str = "dt"
-    policy: str = "all"
+    policy: str = DEFAULT_POLICY  # a name, and settings after a colon: ats:kp=1,ki=10,phi=100ms
     duration_s: float | None = None
     batch_rows: int = field(default_factory=lambda: _setting("KIGEN_BATCH_ROWS", BATCH_ROWS))
     inline_bytes: int = field(default_factory=lambda: _setting("KIGEN_INLINE_BYTES", INLINE_BYTES))
@@ -35,13 +35,20 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         _one_of("lifetime", self.lifetime, LIFETIMES)
-        _one_of("policy", self.policy, POLICIES)
+        try:
+            read_policy(self.policy)
+        except PolicyError as error:
+            raise ArgumentError(str(error)) from error
         if self.checkpoint is not None and "://" in self.checkpoint:
             raise ArgumentError(f"the checkpoint must be a directory that all of Spark's machines share, not '{self.checkpoint}'")
         if self.duration_s is not None and self.duration_s <= 0:
             raise ArgumentError(f"duration must be above 0, not {self.duration_s}")
         if self.batch_rows < 1:
             raise ArgumentError(f"a batch must hold at least one tuple, not {self.batch_rows}")
+
+    @property
+    def scheduling(self) -> tuple[str, Settings]:
+        return read_policy(self.policy)
 
 
 def _one_of(what: str, given: str, known: tuple[str, ...]) -> None:

@@ -23,14 +23,15 @@ class Progress:
     queries: dict[str, tuple[int, int]]  # tuples in, lines out
 
 
-def report_of(app: App, options: RunOptions, metrics: Metrics, wall_s: float) -> Report:
+def report_of(app: App, options: RunOptions, metrics: Metrics, wall_s: float, policy: dict[str, Any]) -> Report:
     return {
-        "policy": options.policy,
+        "policy": options.scheduling[0],
         "lifetime": options.lifetime,
         "wall_s": round(wall_s, 3),
         "batches": metrics.batches,
         "batch_ms": metrics.batch.quantiles_ms(50, 95),
         "queries": {query.name: metrics.queries[query.name].report(query.deadline_us) for query in app.queries},
+        "costs": policy.get("costs"),  # what the cost model has learnt: of a micro-batch, and of each task's tuples
     }
 
 

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import time
 import uuid
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from kigen.engine.owner import Owner
 from kigen.engine.result import Progress, RunResult, report_of
 from kigen.lifetimes import EvaluationError
 from kigen.plan.nodes import App, Connector
+from kigen.spark.letting_go import sink_of_shed
 from kigen.spark.pipeline import Pipeline, warm_up
 from kigen.spark.results import results_sink
 from kigen.spark.session import gist, jvm_pid, log_path
@@ -68,6 +70,8 @@ class Run:
             scratch=str(self._scratch),
             draining=options.drain,
             lifetime=options.lifetime,
+            policy=options.scheduling[0],
+            settings=replace(options.scheduling[1], may_drop=not options.drain),
             batch_rows=options.batch_rows,
             inline_bytes=options.inline_bytes,
             runtime=options.runtime,
@@ -90,6 +94,10 @@ class Run:
                 mine.append((f"{query.name} into", into))
             if self.options.keep_results:
                 mine.append((f"{query.name} results", results_sink(query, self._results)))
+        for stream in self.app.streams:
+            if stream.shed is not None and stream.shed.into is not None:
+                into = open_sink(stream.shed.into, stream.schema, True, self.app.directory, sink_of_shed(stream.name))
+                outputs[sink_of_shed(stream.name)] = [(f"{stream.name} shed", into)]
         return outputs
 
     @property
@@ -161,7 +169,7 @@ class Run:
         finally:
             self._owner.release()
         wall_us = self._sink.metrics.wall_us if self._pipeline is None else self._sink.wall_us
-        report = report_of(self.app, self.options, self._sink.metrics, wall_us / 1e6)
+        report = report_of(self.app, self.options, self._sink.metrics, wall_us / 1e6, self._sink.scratch.policy_report())
         kept = self._results if self.options.keep_results else None
         self._result = RunResult(self.app, report, self.finished, kept, self._spark, self._scratch)
         return self._result

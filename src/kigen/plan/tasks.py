@@ -1,6 +1,8 @@
 """Tasks: the connected groups of queries that share state. Each task runs as one keyed operator on Spark, with its own clock.
 
-Two queries are of one task when they have a window, or anything above a window, in common; reading the same stream is not sharing.
+Two queries are of one task when they have a window, or anything above a window, in common; reading the same stream is not sharing. A query
+with a FIRM deadline shares with others of the same FIRM deadline only: tuples may be missing from its windows that the others hold.
+Joins that differ in their windows are made one first (kigen.plan.sharing), so their queries are of one task, too.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kigen.plan.nodes import App, Node, Query, Scan
+from kigen.plan.sharing import share_joins
 
 
 @dataclass(frozen=True)
@@ -25,13 +28,13 @@ class Task:
 
 
 def extract_tasks(app: App) -> tuple[Task, ...]:
-    """Group the app's queries by shared sub-plans, in the order of their first query."""
+    """Group the app's queries by shared sub-plans, in the order of their first query. Their plans are those that run."""
     groups: list[tuple[list[Query], set[Node]]] = []
-    for query in app.queries:
+    for query in share_joins(app.queries) if app.sharing else app.queries:
         nodes = {n for n in query.root.walk() if not isinstance(n, Scan)}
         members, held, apart = [query], set(nodes), []
         for group in groups:
-            if group[1] & nodes:
+            if group[1] & nodes and _firm_us(group[0][0]) == _firm_us(query):
                 members = group[0] + members
                 held |= group[1]
             else:
@@ -41,3 +44,7 @@ def extract_tasks(app: App) -> tuple[Task, ...]:
     ordered = [sorted(g[0], key=lambda q: order[q.name]) for g in groups]
     ordered.sort(key=lambda g: order[g[0].name])
     return tuple(Task(f"task{i}", tuple(g)) for i, g in enumerate(ordered))
+
+
+def _firm_us(query: Query) -> int | None:
+    return query.deadline_us if query.firm else None

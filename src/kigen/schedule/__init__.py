@@ -5,6 +5,7 @@ from kigen.schedule.cost_model import CostModel
 from kigen.schedule.events import Completion, Decision, Grant, Policy, ScheduledTask
 from kigen.schedule.load_shedder import LoadShedder
 from kigen.schedule.policies import DEFAULT_POLICY, POLICY_NAMES, PolicyError, Settings, make_policy
+from kigen.schedule.reading import read_policy
 
 __all__ = [
     "DEFAULT_POLICY",
@@ -20,4 +21,5 @@ __all__ = [
     "ScheduledTask",
     "Settings",
     "make_policy",
+    "read_policy",
 ]

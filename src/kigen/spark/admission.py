@@ -1,31 +1,45 @@
-"""Which ranges of which streams go into the next micro-batch.
+"""The offset, and which ranges of logs go into the next micro-batch. What goes of live streams, a policy says (kigen.spark.scheduling).
 
-Invariant: the decision lies wholly in the offset it returns, so that a replay is the same batch. Streams stay in step: whatever is
-behind in event time goes first, so a task never holds more of one stream than a slice of a batch beyond the others.
+Invariant: the decision lies wholly in the offset it returns, so that a replay is the same batch. Logs stay in step: whatever is
+behind in event time goes first, so a task never holds more of one stream than a slice of a batch beyond the others. A log is read by all
+its tasks together, a live stream by each at its own cursor.
 Cost: a few `advance` calls a batch; nothing here touches tuples.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import copy
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from kigen.connectors import Range, Source
+from kigen.plan.tasks import Task
+from kigen.spark.queues import Cursors, Taken
 
-FORMAT = 1
+FORMAT = 2
 QUICK_US, SLOW_US = 1_000_000, 4_000_000  # a batch of logs is to take about this long
 SLICES = 4  # a batch is dealt to the streams in at least so many pieces: the finer, the closer they stay together
 
-Offset = dict[str, Any]  # JSON: v, seq, started_us, admitted_us, streams: {name: {pos, ts, ended, progress}}, ranges: [Range]
+# JSON: v, seq, started_us, admitted_us; logs: {stream: {pos, ts, ended}} and the ranges of the batch; queues: {task: {stream: {index,
+# progress, ended}}} and what each task takes in the batch: {task: {ranges, shed}}
+Offset = dict[str, Any]
+Live = tuple[dict[str, Cursors], dict[str, Taken]]  # where the tasks stand after the batch, and what they take in it
 
 
 class OffsetFormatError(ValueError):
     """An offset of another Kigen."""
 
 
-def initial_offset(sources: dict[str, Source], started_us: int) -> Offset:
-    streams = {name: {"pos": source.initial(), "ts": None, "ended": False, "progress": None} for name, source in sources.items()}
-    return {"v": FORMAT, "seq": 0, "started_us": started_us, "admitted_us": started_us, "streams": streams, "ranges": []}
+def initial_offset(sources: dict[str, Source], tasks: Iterable[Task], started_us: int) -> Offset:
+    logs = {name: {"pos": source.initial(), "ts": None, "ended": False} for name, source in sources.items() if not source.live}
+    queues: dict[str, Any] = {}
+    for task in tasks:
+        live = [name for name in task.streams if sources[name].live]
+        if live:
+            queues[task.name] = {name: {"index": 0, "progress": None, "ended": False} for name in live}
+    clock = {"started_us": started_us, "admitted_us": started_us}
+    return {"v": FORMAT, "seq": 0, **clock, "logs": logs, "ranges": [], "queues": queues, "taken": {}}
 
 
 def check_format(offset: Offset) -> None:
@@ -34,56 +48,59 @@ def check_format(offset: Offset) -> None:
         raise OffsetFormatError(f"offset format {FORMAT} required, found {found!r}: use the Kigen that wrote the checkpoint, or a new one")
 
 
-def ranges_between(start: Offset, end: Offset) -> list[Range]:
-    """What the batch from `start` to `end` holds."""
+def batch_of(start: Offset, end: Offset, tasks: Iterable[Task]) -> dict[str, dict[str, Any]]:
+    """What the batch from `start` to `end` holds for each task: its ranges as JSON, and what it passes over of each stream."""
     check_format(end)
     if end["seq"] == start["seq"]:
-        return []
+        return {}
     assert end["seq"] == start["seq"] + 1, f"offsets {start['seq']} and {end['seq']} are not neighbours"
-    return [Range.from_json(piece) for piece in end["ranges"]]
+    batch: dict[str, dict[str, Any]] = {}
+    for task in tasks:
+        mine = [piece for piece in end["ranges"] if piece["stream"] in task.streams]
+        live = end["taken"].get(task.name, {"ranges": [], "shed": {}})
+        if mine or live["ranges"]:
+            batch[task.name] = {"ranges": mine + live["ranges"], "shed": live["shed"]}
+    return batch
 
 
-@dataclass(frozen=True)
-class Clock:
-    now_us: int
-    next_event_us: int | None = None  # the earliest known death: when it has passed, a result changes though nothing arrived
-    lateness_us: dict[str, int] = field(default_factory=dict)  # of each stream: its time runs so far behind its clock
-    closing: bool = False  # the run's time is over: every stream ends here
+def log_budget(start: Offset, batch_rows: int, largest_rows: int, now_us: int, shortest_us: int | None = None) -> int:
+    """Tuples of logs for the next batch: twice the last while batches are quick (Spark's fixed cost then weighs little), half when slow.
 
-
-def log_budget(start: Offset, batch_rows: int, largest_rows: int, now_us: int) -> int:
-    """Tuples of logs for the next batch: twice the last while batches are quick (Spark's fixed cost then weighs little), half when slow."""
-    before: int = sum(piece["rows"] or 0 for piece in start["ranges"] if piece["progress_us"] is None)
+    `shortest_us`: the shortest deadline that a batch may keep waiting; two batches must fit it."""
+    before: int = sum(piece["rows"] or 0 for piece in start["ranges"])
     if not before or largest_rows <= batch_rows:
         return batch_rows
+    quick_us, slow_us = (QUICK_US, SLOW_US) if shortest_us is None else (shortest_us // 4, shortest_us // 2)
     took_us = now_us - start["admitted_us"]
-    wanted = before * 2 if took_us < QUICK_US else before // 2 if took_us > SLOW_US else before
-    return min(max(wanted, batch_rows // 4), largest_rows)
+    wanted = before * 2 if took_us < min(quick_us, QUICK_US) else before // 2 if took_us > min(slow_us, SLOW_US) else before
+    return min(max(wanted, batch_rows // 4 if shortest_us is None else 1000), largest_rows)
 
 
-def next_offset(sources: dict[str, Source], start: Offset, batch_rows: int, clock: Clock) -> Offset:
-    """The offset after `start`; `start` itself when nothing is to be done now."""
-    streams = {name: dict(state) for name, state in start["streams"].items()}
-    ranges = _live_ranges(sources, streams, batch_rows, clock)
-    if not clock.closing:
-        ranges += _log_ranges(sources, streams, batch_rows)
-    else:
-        ranges += [_end_here(name, state) for name, state in streams.items() if not state["ended"]]
-    if not ranges:
+def next_offset(
+    start: Offset, logs: dict[str, Source], budget: int, now_us: int, live: Live | None = None, closing: bool = False
+) -> Offset:
+    """The offset after `start`, with what live streams bring; `start` itself when nothing is to be done now."""
+    queues, got = live or (start["queues"], {})
+    states = copy.deepcopy(start["logs"])
+    ranges = (
+        [_end_here(name, state) for name, state in states.items() if not state["ended"]] if closing else _log_ranges(logs, states, budget)
+    )
+    if not ranges and not got:
         return start
-    ranges_json = [piece.to_json() for piece in ranges]
-    return {**start, "seq": start["seq"] + 1, "admitted_us": clock.now_us, "streams": streams, "ranges": ranges_json}
+    taken = {task: {"ranges": [piece.to_json() for piece in mine.ranges], "shed": mine.shed} for task, mine in got.items()}
+    changed = {"logs": states, "ranges": [piece.to_json() for piece in ranges], "queues": queues, "taken": taken}
+    return {**start, "seq": start["seq"] + 1, "admitted_us": now_us, **changed}
 
 
 def _end_here(name: str, state: dict[str, Any]) -> Range:
     state["ended"] = True
-    return Range(name, state["pos"], state["pos"], rows=0, progress_us=state["progress"], ended=True)
+    return Range(name, state["pos"], state["pos"], rows=0, ended=True)
 
 
 def _log_ranges(sources: dict[str, Source], streams: dict[str, dict[str, Any]], budget: int) -> list[Range]:
     """Always the stream that is behind, a slice at a time, until the batch is full."""
     ranges: list[Range] = []
-    waiting = {name for name, source in sources.items() if not source.live and not streams[name]["ended"]}
+    waiting = {name for name in sources if not streams[name]["ended"]}
     portion = max(1, budget // (SLICES * len(waiting))) if len(waiting) > 1 else budget
     while waiting and budget > 0:
         name = min(waiting, key=lambda n: (streams[n]["ts"] is not None, streams[n]["ts"] or 0, n))
@@ -116,29 +133,7 @@ def joined(ranges: list[Range]) -> list[Range]:
     return out
 
 
-def _live_ranges(sources: dict[str, Source], streams: dict[str, dict[str, Any]], budget: int, clock: Clock) -> list[Range]:
-    """All that has arrived; with it, or when a known death is due, the progress of every live stream, idle ones too."""
-    live = [name for name, source in sources.items() if source.live and not streams[name]["ended"]]
-    pieces = {name: sources[name].advance(streams[name]["pos"], budget, clock.now_us) for name in live}
-    arrived = any(p.start != p.end or p.ended for p in pieces.values())
-    if not arrived and not any(_passes_event(clock, streams[name]["progress"], piece) for name, piece in pieces.items()):
-        return []
-    for name, piece in pieces.items():
-        _apply(streams[name], piece)
-    return list(pieces.values())
-
-
-def _passes_event(clock: Clock, before_us: int | None, piece: Range) -> bool:
-    """Whether this stream's time passes the event with this batch: each stream does so once."""
-    if clock.next_event_us is None or piece.progress_us is None:
-        return False
-    due_us = clock.next_event_us + clock.lateness_us.get(piece.stream, 0)
-    return piece.progress_us >= due_us and (before_us is None or before_us < due_us)
-
-
 def _apply(state: dict[str, Any], piece: Range) -> None:
     state["pos"], state["ended"] = piece.end, piece.ended
     if piece.last_ts_us is not None:
         state["ts"] = piece.last_ts_us
-    if piece.progress_us is not None:
-        state["progress"] = piece.progress_us

@@ -8,6 +8,7 @@ Spark imports `run_group` by name: a function pickled by value would bring its o
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +22,8 @@ from kigen.connectors import InputError, Range, Rows
 from kigen.lifetimes import EvaluationError, StreamInput
 from kigen.spark import blocks, faults
 from kigen.spark.blocks import Spool
+from kigen.spark.experiments import burn
+from kigen.spark.letting_go import let_go, sink_of_shed
 from kigen.spark.manifest import Manifest
 from kigen.spark.reading import Reading
 from kigen.spark.spec import RunSpec
@@ -43,7 +46,7 @@ def run_group(key: Key, frames: Iterator[pd.DataFrame], state: Any, spec_text: s
         reading = Reading(spec, payloads[0][1]["started_us"])
         kernel = _kernel(spec, task, bucket, manifest, reading)
         for seq, payload in payloads:
-            out += _step(task, kernel, manifest, seq, payload, reading, Spool(spec.checkpoint))
+            out += _step(spec, task, kernel, manifest, seq, payload, reading)
         if manifest.wants_snapshot(kernel.tuples_held):
             manifest.take_snapshot(kernel.snapshot(), Path(spec.checkpoint) / "chunks", spec.inline_bytes)
         state.update(manifest.to_state())
@@ -73,12 +76,16 @@ def _kernel(spec: RunSpec, task: str, bucket: int, manifest: Manifest, reading: 
     return kernel
 
 
-def _step(task: str, kernel: Any, manifest: Manifest, seq: int, payload: dict[str, Any], reading: Reading, spool: Spool) -> Iterator[Out]:
-    read = reading.ranges(payload["ranges"])
+def _step(spec: RunSpec, task: str, kernel: Any, manifest: Manifest, seq: int, payload: dict[str, Any], reading: Reading) -> Iterator[Out]:
+    read, spool = reading.ranges(payload["ranges"]), Spool(spec.checkpoint)
     result = kernel.step(_inputs(read))
+    burn(spec, result.counts)
     manifest.applied(seq, payload["ranges"], sum(rows.table.num_rows for _, rows in read))
     for query, table in result.outputs.items():
         yield task, seq, query, "lines", *spool.give(table)
+    shed, gone = let_go(spec, task, read, payload["shed"], reading)
+    for stream, table in gone.items():
+        yield task, seq, sink_of_shed(stream), "lines", *spool.give(table)
     note = {
         "admitted_us": payload["admitted_us"],
         "counts": result.counts,
@@ -86,6 +93,8 @@ def _step(task: str, kernel: Any, manifest: Manifest, seq: int, payload: dict[st
         "next_event_us": result.next_event_us,
         "positions": {piece.stream: piece.end for piece, _ in read},
         "skipped": _skipped(read),
+        "shed": shed,
+        "done_us": time.time_ns() // 1000,
         "arrivals": _arrivals(read, payload["admitted_us"]),
     }
     yield task, seq, None, "step", None, json.dumps(note)
@@ -116,10 +125,10 @@ def _arrivals(read: list[tuple[Range, Rows]], admitted_us: int) -> dict[str, lis
         if not rows.table.num_rows:
             continue
         found = arrivals.setdefault(piece.stream, [])
-        if piece.progress_us is None:
+        if rows.arrivals_us is None:
             found.append((admitted_us, rows.table.num_rows))
             continue
-        times = rows.table["_ts"].combine_chunks().to_numpy()
+        times = rows.arrivals_us
         slot = _LONG_SLOT_US if times.max() - times.min() > _LONG_US else _SLOT_US
         slots, counts = np.unique(times // slot, return_counts=True)
         found += zip((slots * slot).tolist(), counts.tolist(), strict=True)

@@ -6,16 +6,19 @@ No tuple passes here; workers read the ranges themselves (docs/decisions/002).
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from kigen.connectors import Source
-from kigen.spark.admission import Clock, Offset, check_format, initial_offset, log_budget, next_offset, ranges_between
+from kigen.connectors import LiveSource, Source
+from kigen.spark.admission import Live, Offset, batch_of, check_format, initial_offset, log_budget, next_offset
+from kigen.spark.scheduling import Scheduling
 from kigen.spark.scratch import Scratch
 from kigen.spark.spec import RunSpec
 
@@ -28,7 +31,7 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
         self._sources: dict[str, Source] | None = None
-        self._lateness_us = {stream.name: stream.lateness_us for stream in spec.app.streams}
+        self._scheduling: Scheduling | None = None
         self._scratch = Scratch(spec.scratch)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -38,7 +41,7 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
         """Live streams begin here: Spark is up, and the first batch comes next."""
         with self._scratch.telling_errors():
             started_us = _now_us()
-            return initial_offset(self._open(started_us), started_us)
+            return initial_offset(self._open(started_us), self._spec.tasks, started_us)
 
     def read(self, start: Offset) -> tuple[Iterator[Row], Offset]:
         with self._scratch.telling_errors():
@@ -47,9 +50,25 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def _admit(self, start: Offset) -> Offset:
         check_format(start)
-        clock = Clock(_now_us(), self._scratch.next_event_us(), self._lateness_us, self._scratch.closing)
-        rows = log_budget(start, self._spec.batch_rows, self._spec.largest_rows, clock.now_us)
-        return next_offset(self._open(start["started_us"]), start, rows, clock)
+        now_us, closing = _now_us(), self._scratch.closing
+        sources = self._open(start["started_us"])
+        logs = {name: source for name, source in sources.items() if not source.live}
+        live = self._live(start, now_us, closing) if start["queues"] else None
+        budget = log_budget(start, self._spec.batch_rows, self._spec.largest_rows, now_us, self._spec.shortest_us)
+        end = next_offset(start, logs, budget, now_us, live, closing)
+        if end is not start and self._scheduling is not None:
+            self._scratch.set_policy_report(self._scheduling.report())
+        return end
+
+    def _live(self, start: Offset, now_us: int, closing: bool) -> Live:
+        queues = copy.deepcopy(start["queues"])
+        if self._scheduling is None:
+            sources = {n: s for n, s in self._open(start["started_us"]).items() if isinstance(s, LiveSource) and s.live}
+            spec, costs = self._spec, Path(self._spec.checkpoint) / "costs.json"
+            self._scheduling = Scheduling(spec.app, spec.tasks, sources, queues, (spec.policy, spec.settings), spec.largest_rows, costs)
+        committed = self._scratch.committed()
+        self._scheduling.completed(start["seq"], now_us, committed)
+        return queues, self._scheduling.next(start["seq"] + 1, now_us, queues, committed, closing)
 
     def _warm(self, start: Offset) -> Offset:
         return {**start, "seq": 1}
@@ -64,12 +83,12 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
 
 
 def _rows(spec: RunSpec, start: Offset, end: Offset) -> Iterator[Row]:
-    pieces = [piece.to_json() for piece in ranges_between(start, end)]
-    for task in spec.tasks:
-        mine = [piece for piece in pieces if piece["stream"] in task.streams]
-        if mine or (spec.warm_up and end != start):
-            payload: dict[str, Any] = {"started_us": end["started_us"], "admitted_us": end["admitted_us"], "ranges": mine}
-            yield task.name, 0, end["seq"], json.dumps(payload)
+    batch = batch_of(start, end, spec.tasks)
+    if spec.warm_up and end != start:
+        batch = {task.name: {"ranges": [], "shed": {}} for task in spec.tasks}
+    for task, mine in batch.items():
+        payload: dict[str, Any] = {"started_us": end["started_us"], "admitted_us": end["admitted_us"], **mine}
+        yield task, 0, end["seq"], json.dumps(payload)
 
 
 def _now_us() -> int:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from dataclasses import replace
 from typing import Any
 
-from kigen.connectors import Range, Rows, Source
+import pyarrow as pa
+
+from kigen.connectors import LiveSource, Range, Rows, Source
+from kigen.spark.shedding import Shedding
 from kigen.spark.spec import RunSpec
 
 _KEPT_ROWS = 2_000_000
 
 _SOURCES: dict[tuple[str, str], Source] = {}  # (run, stream): sources learn as they read (the length of a row), so they are kept
+_SHEDDING: dict[tuple[str, str], Shedding] = {}
 _READ: OrderedDict[tuple[str, str], Rows] = OrderedDict()  # (run, range as JSON)
 
 
@@ -20,6 +25,8 @@ class Reading:
         self._spec, self._started_us = spec, started_us
         for stale in [key for key in _SOURCES if key[0] != spec.run_id]:
             del _SOURCES[stale]
+        for gone in [key for key in _SHEDDING if key[0] != spec.run_id]:
+            del _SHEDDING[gone]
         for old in [key for key in _READ if key[0] != spec.run_id]:
             del _READ[old]
 
@@ -29,10 +36,29 @@ class Reading:
     def _rows(self, piece: dict[str, Any]) -> Rows:
         key = self._spec.run_id, json.dumps(piece)
         if key not in _READ:
-            _READ[key] = self._source(piece["stream"]).read(Range.from_json(piece))
+            _READ[key] = self._read(Range.from_json(piece))
             while len(_READ) > 1 and sum(rows.table.num_rows for rows in _READ.values()) > _KEPT_ROWS:
                 _READ.popitem(last=False)
         return _READ[key]
+
+    def shed_of(self, stream: str, first: int, end: int) -> pa.Table | None:
+        """Of a range that a task passes over: what SHED lets go of it. What the task itself gives up is not in it."""
+        source = self._source(stream)
+        assert isinstance(source, LiveSource)
+        return self._read(source.piece(stream, first, end, None, False)).shed
+
+    def _read(self, piece: Range) -> Rows:
+        source = self._source(piece.stream)
+        rows = source.read(piece)
+        stream = self._spec.app.stream(piece.stream)
+        if stream.shed is None or not isinstance(source, LiveSource) or not source.live or not rows.table.num_rows:
+            return rows
+        key = self._spec.run_id, piece.stream
+        shedding = _SHEDDING.setdefault(key, Shedding(stream, source))
+        stays = shedding.stays(int(piece.start["index"]), int(piece.end["index"]))
+        arrivals = None if rows.arrivals_us is None else rows.arrivals_us[stays]
+        kept, gone = rows.table.filter(pa.array(stays)), rows.table.filter(pa.array(~stays))
+        return replace(rows, table=kept, shed=gone, arrivals_us=arrivals)
 
     def _source(self, stream: str) -> Source:
         key = self._spec.run_id, stream

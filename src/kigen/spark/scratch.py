@@ -5,33 +5,57 @@ Invariant: each file is replaced by a rename, never written in place; losing the
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What the sink says of the last batch."""
+
+    seq: int = -1
+    at_us: int = 0
+    next_events_us: dict[str, int | None] = field(default_factory=dict)  # of each task: when time itself will change a result
 
 
 class Scratch:
     def __init__(self, directory: str) -> None:
-        self._event = Path(directory) / "next_event"
+        self._committed = Path(directory) / "committed"
+        self._policy = Path(directory) / "policy"
         self._error = Path(directory) / "error"
         self._closing = Path(directory) / "closing"
-        self._seen: tuple[int, int | None] = (-1, None)  # file's time, value
+        self._seen = (-1, Committed())  # the file's time, what it says
 
-    def set_next_event(self, at_us: int | None) -> None:
-        """The sink tells the reader when time itself will next change a result."""
-        replace(self._event, json.dumps(at_us).encode())
+    def set_committed(self, committed: Committed) -> None:
+        """The sink tells the reader which batch is durable since when, and when time itself will next change a result."""
+        replace(self._committed, json.dumps(dataclasses.asdict(committed)).encode())
 
-    def next_event_us(self) -> int | None:
+    def committed(self) -> Committed:
         try:
-            changed = self._event.stat().st_mtime_ns
+            changed = self._committed.stat().st_mtime_ns
             if changed != self._seen[0]:
-                self._seen = changed, json.loads(self._event.read_bytes())
+                self._seen = changed, Committed(**json.loads(self._committed.read_bytes()))
         except FileNotFoundError:
-            return None
+            return Committed()
         return self._seen[1]
+
+    def set_policy_report(self, report: dict[str, Any]) -> None:
+        """The reader tells the command what the policy has learnt and what waits."""
+        replace(self._policy, json.dumps(report).encode())
+
+    def policy_report(self) -> dict[str, Any]:
+        try:
+            report: dict[str, Any] = json.loads(self._policy.read_bytes())
+        except FileNotFoundError:
+            return {}
+        return report
 
     def close_streams(self) -> None:
         """The command tells the reader that the run's time is over."""

@@ -20,7 +20,7 @@ from kigen.connectors import Sink
 from kigen.spark import faults
 from kigen.spark.blocks import Spool
 from kigen.spark.metrics import Metrics
-from kigen.spark.scratch import Scratch
+from kigen.spark.scratch import Committed, Scratch
 from kigen.spark.session import RETAINED_BATCHES, quiet
 from kigen.spark.sink_log import Record, SinkLog, Snapshots
 from kigen.spark.spec import RunSpec
@@ -36,6 +36,7 @@ class BatchSink:
         self._spool = Spool(spec.checkpoint)
         self._events: dict[str, int | None] = {}
         self._closed = False
+        self._committed_us = 0
         self.lock = threading.Lock()
         self.error: Exception | None = None
         self.commits: deque[tuple[float, int]] = deque(maxlen=10_000)  # monotonic time, tuples in so far: for measurements
@@ -95,10 +96,12 @@ class BatchSink:
             self.record.chunks = named
         self._spool.drop([row["note"] for row in rows if row["kind"] == "lines" and row["note"] is not None])
         self._events |= {task: note["next_event_us"] for task, note in notes}
-        self.scratch.set_next_event(min((at for at in self._events.values() if at is not None), default=None))
+        seq = max((row["seq"] for row in rows), default=-1)
+        self.scratch.set_committed(Committed(seq, self._committed_us, self._events))
 
     def _lines(self, query: str, table: pa.Table) -> None:
-        self.metrics.queries[query].out += table.num_rows
+        if query in self.metrics.queries:
+            self.metrics.queries[query].out += table.num_rows
         for _, sink in self._outputs.get(query, ()):
             sink.write(table)
 
@@ -113,7 +116,7 @@ class BatchSink:
             for stream, (_, errors) in note["skipped"].items():
                 skipped[stream] = (skipped.get(stream, []) + errors)[:5]
         # Latencies end with the record that carries them: its own writing, some milliseconds, is not in them.
-        now_us = time.time_ns() // 1000
+        now_us = self._committed_us = time.time_ns() // 1000
         for _, note in notes:
             self.metrics.committed(app, note, now_us)
         self.metrics.batches += 1

@@ -8,12 +8,13 @@ from __future__ import annotations
 import base64
 import importlib
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kigen.connectors import Source, open_source
 from kigen.plan.nodes import App
 from kigen.plan.tasks import Task, extract_tasks
+from kigen.schedule import DEFAULT_POLICY, Settings
 
 BATCH_ROWS = 500_000
 INLINE_BYTES = 64 << 10  # a kernel snapshot up to this size lies in the state itself, a larger one in a file
@@ -27,6 +28,8 @@ class RunSpec:
     scratch: str  # a directory on the driver's machine, for the reader and the sink to talk; lost at the end
     draining: bool = True
     lifetime: str = "dt"
+    policy: str = DEFAULT_POLICY
+    settings: Settings = field(default_factory=Settings)
     batch_rows: int = BATCH_ROWS
     inline_bytes: int = INLINE_BYTES
     warm_up: bool = False  # one batch without input, for nothing but to have everything started
@@ -45,6 +48,11 @@ class RunSpec:
     def largest_rows(self) -> int:
         """How far batches of logs may grow; a size smaller than ours was set on purpose, and stays."""
         return self.batch_rows * (4 if self.batch_rows >= BATCH_ROWS else 1)
+
+    @property
+    def shortest_us(self) -> int | None:
+        """The shortest deadline that is to be kept: a drain has none, it is to be over soon."""
+        return None if self.draining else min((q.deadline_us for q in self.app.queries if q.deadline_us is not None), default=None)
 
     @property
     def tasks(self) -> tuple[Task, ...]:

@@ -1,0 +1,148 @@
+"""The queues of live streams: what has arrived and which tasks have not taken it yet.
+
+A live stream is a logical copy for each task that reads it: a task's cursor says how far it has taken the stream. A task that reads several
+streams has one queue, in the order of arrival. Invariant: cursors live in the offset; all else here can be made again from them.
+Cost: two numbers a waiting tuple and stream, whatever the number of tasks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kigen.connectors import LiveSource, Range
+from kigen.connectors.base import Times
+from kigen.spark.shedding import Shedding, kept_arrivals
+
+Cursors = dict[str, dict[str, Any]]  # stream -> {index, progress, ended}
+
+
+class Arrivals:
+    """Of one stream, from the earliest cursor on: the tuples that stay (SHED), by number and time of arrival."""
+
+    def __init__(self, name: str, source: LiveSource, shedding: Shedding | None, first: int) -> None:
+        self.name, self.source, self._shedding = name, source, shedding
+        self.known = first  # every tuple before this number has been looked at
+        self.complete_us: int | None = None  # and every later one has this timestamp or a later one
+        self.numbers = np.zeros(0, np.int64)
+        self.times = np.zeros(0, np.int64)
+
+    def look(self, now_us: int, at_most: int) -> tuple[Times, Times]:
+        """What is new: numbers and arrivals of the tuples that stay."""
+        settled_us = now_us if self._shedding is None else self._shedding.settled_us(now_us) - 1
+        end = max(self.known, min(self.source.arrived_by(settled_us), self.known + at_most))
+        numbers, times = kept_arrivals(self.source, self._shedding, self.known, end)
+        cut = end - self.known == at_most and at_most > 0
+        self.known = end
+        if cut:  # there may be more: only up to the last one looked at is all known
+            self.complete_us = int(self.source.arrivals_us(end - 1, end)[0])
+        else:
+            self.complete_us = self.source.complete_us(now_us if self._shedding is None else settled_us + 1)
+        if len(numbers):
+            self.numbers, self.times = np.concatenate((self.numbers, numbers)), np.concatenate((self.times, times))
+        return numbers, times
+
+    def forget_before(self, number: int) -> None:
+        at = int(np.searchsorted(self.numbers, number))
+        if at > len(self.numbers) // 2:
+            self.numbers, self.times = self.numbers[at:], self.times[at:]
+
+    def waiting(self, cursor: int) -> int:
+        return len(self.numbers) - int(np.searchsorted(self.numbers, cursor))
+
+    def waiting_times(self, cursor: int) -> Times:
+        return self.times[int(np.searchsorted(self.numbers, cursor)) :]
+
+    def after(self, cursor: int, count: int) -> int:
+        """The cursor after `count` more tuples; those that SHED let go behind the last of them are passed too."""
+        at = int(np.searchsorted(self.numbers, cursor)) + count
+        if at >= len(self.numbers):
+            return self.known
+        return cursor if not count else int(self.numbers[at])
+
+    def progress_us(self, cursor: int) -> int | None:
+        """Up to when a task at this cursor knows the stream."""
+        at = int(np.searchsorted(self.numbers, cursor))
+        return int(self.times[at]) if at < len(self.times) else self.complete_us
+
+    def ended(self, cursor: int) -> bool:
+        return cursor == self.source.total()
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a task gets in a batch: ranges to read, and what it passes over of each stream."""
+
+    ranges: list[Range]
+    shed: dict[str, tuple[int, int]]  # from which number to which
+    arrivals: Times  # of the tuples that it reads
+
+
+class TaskQueue:
+    """One task's view of the streams that it reads."""
+
+    def __init__(self, cursors: Cursors, arrivals: dict[str, Arrivals]) -> None:
+        self._cursors = cursors
+        self._arrivals = [arrivals[name] for name in cursors]
+
+    def __len__(self) -> int:
+        return sum(a.waiting(self._cursors[a.name]["index"]) for a in self._arrivals)
+
+    @property
+    def over(self) -> bool:
+        return all(state["ended"] for state in self._cursors.values())
+
+    def at_end(self) -> bool:
+        """Whether all of a stream has arrived, and the task does not know yet that it ends there."""
+        return any(a.ended(a.known) for a in self._open())
+
+    def reaches_us(self, lateness_us: dict[str, int]) -> int | None:
+        """How far the task's time would come without taking anything."""
+        known = [_less(a.progress_us(self._cursors[a.name]["index"]), lateness_us[a.name]) for a in self._open()]
+        return None if not known or any(at is None for at in known) else min(at for at in known if at is not None)
+
+    def reached_us(self, lateness_us: dict[str, int]) -> int | None:
+        """How far it has come."""
+        known = [_less(self._cursors[a.name]["progress"], lateness_us[a.name]) for a in self._open()]
+        return None if any(at is None for at in known) else min((at for at in known if at is not None), default=None)
+
+    def _open(self) -> list[Arrivals]:
+        return [a for a in self._arrivals if not self._cursors[a.name]["ended"]]
+
+    def take(self, shed: int, admit: int, closing: bool = False) -> Taken:
+        """Pass over the `shed` oldest tuples, read the next `admit`, and advance time on every stream of the task."""
+        passed, taken = self._split(shed), self._split(shed + admit)
+        ranges, gone, times = [], {}, []
+        for a in self._open():
+            state = self._cursors[a.name]
+            middle = a.after(state["index"], passed[a.name]) if passed[a.name] else state["index"]
+            end = a.after(state["index"], taken[a.name])
+            ended = a.ended(end) or closing
+            times.append(a.waiting_times(state["index"])[passed[a.name] : taken[a.name]])
+            if middle > state["index"]:
+                gone[a.name] = state["index"], middle
+            state.update(index=end, progress=a.progress_us(end), ended=ended)
+            ranges.append(a.source.piece(a.name, middle, end, state["progress"], ended))
+        return Taken(ranges, gone, np.concatenate(times) if times else np.zeros(0, np.int64))
+
+    def _split(self, count: int) -> dict[str, int]:
+        """How many of the `count` oldest tuples each stream has; at one instant, streams in their order."""
+        waiting = [a.waiting_times(self._cursors[a.name]["index"]) for a in self._arrivals]
+        total = sum(map(len, waiting))
+        assert count <= total, f"{count} tuples of {total} that wait"
+        if len(waiting) == 1 or count in (0, total):
+            return {a.name: len(w) if count == total else count for a, w in zip(self._arrivals, waiting, strict=True)}
+        last_us = np.partition(np.concatenate(waiting), count - 1)[count - 1]
+        below = [int(np.searchsorted(w, last_us, side="left")) for w in waiting]
+        left = count - sum(below)
+        split = {}
+        for a, w, before in zip(self._arrivals, waiting, below, strict=True):
+            same = min(left, int(np.searchsorted(w, last_us, side="right")) - before)
+            split[a.name], left = before + same, left - same
+        return split
+
+
+def _less(at_us: int | None, lateness_us: int) -> int | None:
+    return None if at_us is None else at_us - lateness_us
