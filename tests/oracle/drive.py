@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from random import Random
 
@@ -9,7 +11,7 @@ import duckdb
 import pyarrow as pa
 from oracle.compare import Line, judge, line_difference, lines_of_table, same_names, shown_columns, whole_app
 from oracle.evaluate import ARROW, Oracle, connection
-from oracle.generate import generate
+from oracle.generate import generate, generate_family
 from oracle.render_cql import app_text
 from oracle.shapes import App, Stream
 from oracle.shrink import shrink
@@ -118,12 +120,33 @@ def schema_failures(app: App, plan: nodes.App) -> list[str]:
 
 def judged(seed: int) -> str:
     """The whole judgement of one seed, from text to lines: empty, or a report with the app made small."""
-    app = generate(seed)
-    found = _failures_of_text(app)
+    return _report(generate(seed), _failures_of_text)
+
+
+def judged_family(seed: int) -> str:
+    """The same of a family of queries over one join; besides, each query alone must give the same lines."""
+    return _report(generate_family(seed), lambda app: _failures_of_text(app) + unlike_separate(app, bind(app_text(app))))
+
+
+def unlike_separate(app: App, plan: nodes.App) -> list[str]:
+    """Queries whose lines differ, ghosts and deaths included, from those of a plan in which nothing is shared between joins."""
+    found = []
+    for mode in MODES:
+        shared, separate = (
+            run_kernel(app, p, mode, Random(f"{app.seed} {mode} {p.sharing}"), "mixed") for p in (plan, replace(plan, sharing=False))
+        )
+        for q in app.queries:
+            if apart := line_difference(shared[q.name], separate[q.name]):
+                found.append(f"[{mode}] seed {app.seed}, query {q.name}: shared and separate differ\n{apart}")
+    return found
+
+
+def _report(app: App, failures_of: Callable[[App], list[str]]) -> str:
+    found = failures_of(app)
     if not found:
         return ""
-    small = shrink(app, lambda smaller: bool(_failures_of_text(smaller)))
-    return "\n".join([*found[:3], "--- made small:", whole_app(small), *_failures_of_text(small)[:1]])
+    small = shrink(app, lambda smaller: bool(failures_of(smaller)))
+    return "\n".join([*found[:3], "--- made small:", whole_app(small), *failures_of(small)[:1]])
 
 
 def _failures_of_text(app: App) -> list[str]:

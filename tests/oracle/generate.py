@@ -14,10 +14,12 @@ from random import Random
 import duckdb
 from oracle.data import Scale, draw_stream
 from oracle.evaluate import Oracle, connection
+from oracle.families import Family
 from oracle.queries import Queries
 from oracle.shapes import App, Query, Stream
 
 MOST_STREAMED = 400  # tuples of a query's stream that another may still read
+FAMILIES = 0.25  # of the apps end with a family of queries over one join
 
 
 @cache
@@ -37,7 +39,27 @@ def generate(seed: int) -> App:
     for i in range(1 if scale.most_rows > 100 else rng.choice((1, 2, 2, 3, 4))):
         drawer = Queries(rng, scale, streams, queries, fresh)
         queries.append(_with_results(drawer, seed, streams, queries, f"q{i}"))
+    rng = Random(f"family of {seed}")
+    if rng.random() < FAMILIES:
+        _add_family(rng, scale, seed, streams, queries)
     return App(seed, tuple(streams), tuple(queries))
+
+
+def generate_family(seed: int) -> App:
+    """An app of nothing but one family; without queries where the streams drawn are empty or too long."""
+    rng = Random(f"only family {seed}")
+    scale = Scale.draw(rng)
+    streams = [draw_stream(rng, "s1", scale)]
+    streams.append(draw_stream(rng, "s2", scale, rng.choice((None, streams[0]))))
+    queries: list[Query] = []
+    _add_family(rng, scale, seed, streams, queries)
+    return App(seed, tuple(streams), tuple(queries))
+
+
+def _add_family(rng: Random, scale: Scale, seed: int, streams: Sequence[Stream], queries: list[Query]) -> None:
+    family = Family(rng, scale, streams, (), count(1_000))
+    for i in range(rng.choice((2, 2, 3, 4)) if family.possible else 0):
+        queries.append(_with_results(family, seed, streams, queries, f"f{i}"))
 
 
 def _with_results(drawer: Queries, seed: int, streams: Sequence[Stream], queries: Sequence[Query], name: str) -> Query:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kigen.plan import bind, load_app
-from kigen.plan.explain import explain, shared_marks
+from kigen.plan.explain import explain, shared_marks, tree_walk
 from kigen.plan.nodes import App, Scan, Window
 from kigen.plan.tasks import extract_tasks
 
@@ -40,8 +40,22 @@ def test_json_names_every_query_task_and_node(app: App) -> None:
     assert [q["name"] for q in told["queries"]] == [q.name for q in app.queries]
     assert [t["queries"] for t in told["tasks"]] == [[q.name for q in t.queries] for t in extract_tasks(app)]
     ids = {n["id"] for n in told["nodes"]}
-    assert len(ids) == len(told["nodes"]) == len({n for q in app.queries for n in q.root.walk()})
+    assert len(ids) == len(told["nodes"]) == len({n for t in extract_tasks(app) for q in t.queries for n in tree_walk(q.root)})
     assert all(i in ids for n in told["nodes"] for i in n["inputs"])
+
+
+def test_json_tells_slices_groups_and_weights() -> None:
+    told = json.loads(explain(load_app(GOLDEN / "shared.sql"), "json"))
+    by_range, by_rows = told["shared_joins"]
+    assert told["nodes"][by_range["node"]]["operator"] == "SharedJoin"
+    assert [(s["to"], s["group"], len(s["queries"])) for s in by_range["slices"]] == [
+        (5_000_000, 1, 4),
+        (10_000_000, 1, 3),
+        (60_000_000, 2, 2),
+        (90_000_000, 2, 1),
+    ]
+    assert by_range["groups"][0] == {"slices": [1, 2], "weight": pytest.approx(0.2)}
+    assert (by_rows["windows"], by_rows["order"]) == ("rows", "1,2")
 
 
 def test_mermaid_declares_what_it_draws(app: App) -> None:

@@ -33,6 +33,7 @@ def fingerprint(app: App, lifetime: str, draining: bool, output: str | None, ver
         "duckdb": duckdb.__version__,
         "lifetime": lifetime,
         "output": output,
+        "sharing": app.sharing,
         "streams": {s.name: {**_parts(s), "live": _digest(s.name in live)} for s in app.streams},
         "queries": {q.name: _parts(q) for q in app.queries},
     }
@@ -87,7 +88,13 @@ def _changes(theirs: dict[str, Any], mine: dict[str, Any]) -> list[str]:
         return [f"format {theirs.get('format')} there, {mine['format']} here"]
     changes = [
         f"{what}: {theirs.get(key)} there, {mine[key]} here"
-        for key, what in (("kigen", "Kigen"), ("duckdb", "DuckDB"), ("lifetime", "--lifetime"), ("output", "--output"))
+        for key, what in (
+            ("kigen", "Kigen"),
+            ("duckdb", "DuckDB"),
+            ("lifetime", "--lifetime"),
+            ("output", "--output"),
+            ("sharing", "sharing of joins"),
+        )
         if theirs.get(key) != mine[key]
     ]
     for key, what in (("streams", "stream"), ("queries", "query")):

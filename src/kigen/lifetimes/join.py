@@ -19,7 +19,7 @@ from kigen.plan.nodes import Join
 from kigen.plan.types import arrow_schema
 
 
-class _JoinBase(Operator):
+class JoinBase(Operator):
     def __init__(self, node: Join, number: int) -> None:
         self.node, self._number = node, number
         self._schema = arrow_schema(node.schema)
@@ -66,7 +66,7 @@ class _JoinBase(Operator):
             side.load(saved)
 
 
-class DirectJoin(_JoinBase):
+class DirectJoin(JoinBase):
     def __init__(self, node: Join, number: int) -> None:
         super().__init__(node, number)
         self._next_holder = number << HOLDER_BITS
@@ -150,7 +150,7 @@ def _pending(pair: Ints, end: Ints, holder: Ints) -> Chunk:
     return Chunk(Chunk.empty(()).columns, pair, end, holder)
 
 
-class NegativeJoin(_JoinBase):
+class NegativeJoin(JoinBase):
     def step(self, inputs: list[Message], now: int) -> Message:
         left, right = inputs
         births = self._born(left.as_block(), right.as_block())

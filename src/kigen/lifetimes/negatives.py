@@ -25,17 +25,7 @@ class Negatives:
         if isinstance(self._window, UnboundedWindow):
             self._immortal += len(stream)
             return Signed(block.columns, block.start, np.ones(len(block), dtype=np.int64), stream.sequence + self._base)
-        return self._both(block, now)
-
-    def _both(self, block: Block, now: int) -> Signed:
-        dead = self._alive.absorb(chunk_of(block), block.fills, now)
-        parts = [c.columns for c in (block, dead) if len(c)] or [block.columns]
-        return Signed(
-            concat_columns(parts),
-            np.concatenate([block.start, dead.end]),
-            np.concatenate([np.ones(len(block), dtype=np.int64), np.full(len(dead), -1, dtype=np.int64)]),
-            np.concatenate([block.holder, dead.holder]),
-        )
+        return births_and_deaths(self._alive, block, now)
 
     def known_ends(self) -> Fills:
         if isinstance(self._window, UnboundedWindow):
@@ -57,3 +47,15 @@ class Negatives:
         self._window.load(state["window"])
         self._alive.load(state["alive"])
         self._immortal = state["immortal"]
+
+
+def births_and_deaths(alive: Alive, block: Block, now: int) -> Signed:
+    """A block of the direct method as messages: those born in it, and those of `alive` that died before `now`."""
+    dead = alive.absorb(chunk_of(block), block.fills, now)
+    parts = [c.columns for c in (block, dead) if len(c)] or [block.columns]
+    return Signed(
+        concat_columns(parts),
+        np.concatenate([block.start, dead.end]),
+        np.concatenate([np.ones(len(block), dtype=np.int64), np.full(len(dead), -1, dtype=np.int64)]),
+        np.concatenate([block.holder, dead.holder]),
+    )

@@ -17,14 +17,17 @@ from kigen.lifetimes.codec import decode, encode
 from kigen.lifetimes.counting import CountingOperator
 from kigen.lifetimes.intake import Intake, StreamInput
 from kigen.lifetimes.join import DirectJoin, NegativeJoin
+from kigen.lifetimes.join_shares import JoinShareOperator
 from kigen.lifetimes.lines import Lines
 from kigen.lifetimes.needed import needed_columns
 from kigen.lifetimes.negatives import Negatives
 from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.select import FilterOperator, ProjectOperator, UnionOperator
+from kigen.lifetimes.shared_join import SharedJoinOperator
 from kigen.lifetimes.streams import ToStreamOperator
 from kigen.lifetimes.windows import WindowOperator, make_window
 from kigen.plan.nodes import Aggregate, App, Filter, Join, Node, Project, Query, Scan, ToStream, UnionAll, Window
+from kigen.plan.shared_join import JoinShare, SharedJoin
 from kigen.plan.tasks import Task
 
 DT, NT = "dt", "nt"
@@ -47,9 +50,7 @@ class TaskRuntime:
             raise ValueError(f"lifetime method {mode!r}; write 'dt' or 'nt'")
         self.task, self._signed = task, mode == NT
         self._intakes = {name: Intake(app.stream(name)) for name in task.streams}
-        self._nodes: list[Node] = []
-        for query in task.queries:
-            self._nodes.extend(n for n in query.root.walk() if n not in self._nodes)
+        self._nodes = list(dict.fromkeys(n for query in task.queries for n in query.root.walk()))
         self._place = {node: i for i, node in enumerate(self._nodes)}
         self._children = [[self._place[child] for child in node.children] for node in self._nodes]
         self._roots = {q.name: self._place[q.root] for q in task.queries}
@@ -73,6 +74,10 @@ class TaskRuntime:
             return UnionOperator(node, number, self._signed)
         if isinstance(node, Join):
             return NegativeJoin(node, number) if self._signed else DirectJoin(node, number)
+        if isinstance(node, SharedJoin):
+            return SharedJoinOperator(node, number)
+        if isinstance(node, JoinShare):
+            return JoinShareOperator(node, number, self._signed)
         if isinstance(node, Aggregate):
             return AggregateOperator(node, number, self._signed, self._needed[node])
         if isinstance(node, ToStream):
@@ -161,6 +166,11 @@ class TaskRuntime:
         return known.get(query.root, Fills.none())
 
     # --- state ---------------------------------------------------------------------------------------------------
+
+    @property
+    def operators(self) -> tuple[Any, ...]:
+        """In the order they run, for those who measure them."""
+        return tuple(self._operators)
 
     @property
     def tuples_held(self) -> int:

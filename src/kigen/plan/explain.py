@@ -1,17 +1,20 @@
 """The plan for people and tools: a tree of each query as text, JSON or a mermaid graph.
 
 Invariant: a sub-plan that is used more than once is shown once, where it is first met, and referred to by its mark (`#1`) afterwards:
-what is shown once runs once.
+what is shown once runs once. Below a shared join stand the widest windows, and its slices: what MQT runs first, and how urgently.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from kigen.plan.labels import describe_node, duration_text, stream_text
 from kigen.plan.nodes import Aggregate, App, Node, Query, Scan
+from kigen.plan.shared_join import SharedJoin
+from kigen.plan.slices_text import slice_lines, slices_json
 from kigen.plan.tasks import Task, extract_tasks
 from kigen.plan.types import Schema
 
@@ -41,15 +44,28 @@ def shared_marks(app: App) -> dict[Node, int]:
                 visit(child)
             order[node] = None
 
-    for query in app.queries:
-        visit(query.root)
+    for task in extract_tasks(app):
+        for query in task.queries:
+            visit(query.root)
     several = [n for n in order if uses[n] > 1 and not isinstance(n, Scan)]
     return {node: i for i, node in enumerate(several, 1)}
 
 
 def tree_children(node: Node) -> tuple[Node, ...]:
-    """The inputs of a node; an aggregate's presence windows lie below its input anyway."""
-    return (node.child,) if isinstance(node, Aggregate) else node.children
+    """The inputs of a node. An aggregate's presence windows lie below its input mostly; a shared join's own windows are shown, too."""
+    if isinstance(node, SharedJoin):
+        return (node.join.left, node.join.right)
+    if isinstance(node, Aggregate):
+        below = set(node.child.walk()) if node.presence else set()
+        return (node.child, *(window for window in node.presence if window not in below))
+    return node.children
+
+
+def tree_walk(root: Node) -> Iterator[Node]:
+    """All nodes that are shown below a root, and the root, children first; one that is used twice may come twice."""
+    for child in tree_children(root):
+        yield from tree_walk(child)
+    yield root
 
 
 # --- text ---------------------------------------------------------------------------------------------------------------
@@ -62,8 +78,9 @@ def _text(app: App) -> str:
     shown: set[Node] = set()
     for task in extract_tasks(app):
         lines += ["", _task_line(task)]
+        notes = slice_lines(task)
         for query in task.queries:
-            lines += [f"  query {_query_line(query)}", *_tree(query.root, marks, shown, "    ", "    ")]
+            lines += [f"  query {_query_line(query)}", *_tree(query.root, marks, notes, shown, "    ", "    ")]
     return "\n".join(lines) + "\n"
 
 
@@ -84,7 +101,7 @@ def _query_line(query: Query) -> str:
     return "  ".join(parts)
 
 
-def _tree(node: Node, marks: dict[Node, int], shown: set[Node], first: str, rest: str) -> list[str]:
+def _tree(node: Node, marks: dict[Node, int], notes: dict[Node, list[str]], shown: set[Node], first: str, rest: str) -> list[str]:
     mark = f" #{marks[node]}" if node in marks else ""
     if mark and node in shown:
         label = describe_node(node)
@@ -92,9 +109,10 @@ def _tree(node: Node, marks: dict[Node, int], shown: set[Node], first: str, rest
     shown.add(node)
     lines = [f"{first}{describe_node(node)}{mark}"]
     children = tree_children(node)
+    lines += [f"{rest}{'│  ' if children else '   '}{note}" for note in notes.get(node, ())]
     for i, child in enumerate(children):
         last = i == len(children) - 1
-        lines += _tree(child, marks, shown, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+        lines += _tree(child, marks, notes, shown, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
     return lines
 
 
@@ -107,10 +125,11 @@ def _columns(schema: Schema) -> str:
 
 def _json(app: App) -> dict[str, Any]:
     ids: dict[Node, int] = {}
-    for query in app.queries:
-        for node in query.root.walk():
-            ids.setdefault(node, len(ids))
     tasks = extract_tasks(app)
+    queries = {query.name: query for task in tasks for query in task.queries}
+    for query in app.queries:
+        for node in tree_walk(queries[query.name].root):
+            ids.setdefault(node, len(ids))
     return {
         "streams": [
             {"name": s.name, "columns": _json_schema(s.schema), "source": s.source.name, "about": stream_text(s)} for s in app.streams
@@ -128,7 +147,7 @@ def _json(app: App) -> dict[str, Any]:
         "queries": [
             {
                 "name": q.name,
-                "root": ids[q.root],
+                "root": ids[queries[q.name].root],
                 "columns": _json_schema(q.schema),
                 "stream": q.root.is_stream,
                 "deadline_us": q.deadline_us,
@@ -142,6 +161,7 @@ def _json(app: App) -> dict[str, Any]:
             {"name": t.name, "queries": [q.name for q in t.queries], "streams": list(t.streams), "deadline_us": t.deadline_us}
             for t in tasks
         ],
+        "shared_joins": [{"task": t.name, "node": ids[join], **told} for t in tasks for join, told in slices_json(t)],
     }
 
 
@@ -159,13 +179,15 @@ def _mermaid(app: App) -> str:
     lines = ["flowchart TD"]
     for task in extract_tasks(app):
         lines.append(f'  subgraph {task.name}["{_safe(_task_line(task))}"]')
+        notes = slice_lines(task)
         for query in task.queries:
-            for node in query.root.walk():
+            for node in tree_walk(query.root):
                 if node in ids:
                     continue
                 ids[node] = f"n{len(ids)}"
                 if not isinstance(node, Scan):
-                    lines.append(f'    {ids[node]}["{_safe(describe_node(node))}"]')
+                    text = "<br/>".join(_safe(line) for line in (describe_node(node), *notes.get(node, ())))
+                    lines.append(f'    {ids[node]}["{text}"]')
                 edges += [f"  {ids[child]} --> {ids[node]}" for child in dict.fromkeys(tree_children(node))]
             lines.append(f'    q_{_word(query.name)}(["{_safe(_query_line(query))}"])')
             edges.append(f"  {ids[query.root]} --> q_{_word(query.name)}")

@@ -21,6 +21,7 @@ from kigen.plan.nodes import (
     Window,
     WindowKind,
 )
+from kigen.plan.shared_join import JoinShare, SharedJoin, Sizes, window_below
 
 _UNITS = ((3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"), (1_000, "ms"))
 
@@ -45,6 +46,10 @@ def describe_node(node: Node) -> str:
         return "project " + ", ".join(_item(e, n, node.child) for e, n in zip(node.exprs, node.names, strict=True))
     if isinstance(node, Join):
         return _join(node)
+    if isinstance(node, SharedJoin):
+        return f"shared {_join(node.join)}"
+    if isinstance(node, JoinShare):
+        return f"share {sizes_text(node.child, node.sizes)}"
     if isinstance(node, Aggregate):
         return _aggregate(node)
     if isinstance(node, ToStream):
@@ -80,6 +85,17 @@ def _window(node: Window) -> str:
     if node.kind is WindowKind.PARTITION_ROWS:
         return f"partition by {', '.join(node.schema[p].name for p in node.partition)} rows {node.size}"
     return str(node.kind.value).lower()
+
+
+def sizes_text(join: SharedJoin, sizes: Sizes) -> str:
+    """Such as range 5 s, or rows 5 and 10 where both windows differ."""
+    kind = window_below(join.join.left).kind
+    texts = [size_text(kind is WindowKind.RANGE, size) for size in sizes]
+    return f"{kind.value.lower()} {' and '.join(dict.fromkeys(texts))}"
+
+
+def size_text(by_time: bool, size: int) -> str:
+    return duration_text(size) if by_time and size else str(size)
 
 
 def _join(node: Join) -> str:

@@ -295,6 +295,7 @@ class App:
     streams: tuple[Stream, ...]
     queries: tuple[Query, ...]
     directory: str = "."  # of the app file: relative paths start there
+    sharing: bool = True  # of joins that differ in their windows; off only to measure what it brings
 
     def stream(self, name: str) -> Stream:
         return next(s for s in self.streams if s.name == name)

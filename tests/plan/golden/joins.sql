@@ -4,7 +4,7 @@ CREATE STREAM c (x BIGINT, y BIGINT, r STRING) FROM synthetic (rate = 1);
 -- the order a, c, b needs no cross product
 CREATE QUERY reordered AS SELECT * FROM a [ROWS 10], b [ROWS 10], c [ROWS 10] WHERE a.x = c.x AND c.y = b.y;
 -- filters go below the join, what may fail stays above, the rest is the join's own condition
-CREATE QUERY placed AS SELECT a.x FROM a [ROWS 10], c [ROWS 10]
+CREATE QUERY placed AS SELECT a.x FROM a [PARTITION BY x ROWS 10], c [PARTITION BY x ROWS 10]
   WHERE a.x = c.x AND a.p > 1 AND c.r LIKE 'k%' AND a.p < c.y AND CAST(c.r AS BIGINT) > 3;
 -- keys of two types meet as DOUBLE, expressions become columns
 CREATE QUERY keyed AS SELECT a.x FROM a [NOW] JOIN c [NOW] ON a.p = c.y AND a.x + 1 = c.x * 2;

@@ -1,0 +1,60 @@
+"""The slices of shared joins as `explain` shows them: lines below the join, and JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kigen.plan.labels import size_text
+from kigen.plan.nodes import Node
+from kigen.plan.shared_join import SharedJoin
+from kigen.plan.slices import JoinSlices, join_slices
+from kigen.plan.tasks import Task
+
+_SECOND_US = 1_000_000
+_NAMES_SHOWN = 6
+
+
+def slice_lines(task: Task) -> dict[Node, list[str]]:
+    """For each shared join of the task a line for each slice: how far, for whom, and its group and weight."""
+    return {slices.join: [_line(slices, i) for i in range(len(slices.queries))] for slices in join_slices(task)}
+
+
+def slices_json(task: Task) -> list[tuple[SharedJoin, dict[str, Any]]]:
+    return [(slices.join, _json(slices)) for slices in join_slices(task)]
+
+
+def _line(slices: JoinSlices, i: int) -> str:
+    ends = (0, *slices.join.reaches)
+    names = slices.served_by(i)
+    shown = (
+        ", ".join(names)
+        if len(names) <= _NAMES_SHOWN
+        else f"{', '.join(names[: _NAMES_SHOWN - 1])} and {len(names) - _NAMES_SHOWN + 1} more"
+    )
+    span = f"{size_text(slices.by_time, ends[i])} to {size_text(slices.by_time, ends[i + 1])}"
+    unit = "s" if slices.by_time else "row"
+    return f"slice {i + 1}: {span}, for {shown}; group {_group(slices, i) + 1}, weight {_weight(slices, i):.4g} a {unit}"
+
+
+def _json(slices: JoinSlices) -> dict[str, Any]:
+    ends = (0, *slices.join.reaches)
+    return {
+        "windows": "range" if slices.by_time else "rows",
+        "slices": [
+            {"from": ends[i], "to": ends[i + 1], "queries": list(slices.served_by(i)), "group": _group(slices, i) + 1}
+            | {"weight": _weight(slices, i)}
+            for i in range(len(slices.queries))
+        ],
+        "groups": [{"slices": list(range(first, last + 1)), "weight": _weight(slices, first - 1)} for first, last in slices.hull.groups],
+        "order": slices.hull.order,
+        "unit": {"slices": "microseconds", "weight": "a second"} if slices.by_time else {"slices": "rows", "weight": "a row"},
+    }
+
+
+def _group(slices: JoinSlices, i: int) -> int:
+    return next(g for g, (first, last) in enumerate(slices.hull.groups) if first <= i + 1 <= last)
+
+
+def _weight(slices: JoinSlices, i: int) -> float:
+    """Windows finished for each second, or row, of window worked through."""
+    return slices.hull.weights[i] * (_SECOND_US if slices.by_time else 1)
