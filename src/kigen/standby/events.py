@@ -119,8 +119,8 @@ class Trim:
 
 @dataclass(frozen=True)
 class Reset:
-    """An empty operator, to be fed from `inputs` on. The queues go on at `outputs`: results at or beyond it go, those before stay until they are
-    trimmed (if `outputs` is beyond a queue's end, they go too). What was received and not fed stays."""
+    """An empty operator, to be fed from `inputs` on. The queues go on at `outputs`: results at or beyond it go, those before stay until
+    they are trimmed (if `outputs` is beyond a queue's end, they go too). What was received and not fed stays."""
 
     generation: int
     inputs: Cut

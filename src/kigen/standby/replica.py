@@ -74,6 +74,15 @@ class Replica(Takeover):
         if node in self.place.downstream and self.role == "primary":
             self._announce_to(event.peer)
 
+    def _on_heartbeat(self, beat: m.Heartbeat) -> None:
+        if beat.sender == self.place.partner:
+            if beat.primary and beat.epoch > self.epoch:
+                self._step_down(beat.epoch)
+            elif beat.primary and beat.epoch < self.epoch:
+                self._send(beat.sender, m.Fenced(self.place.me, self.epoch, self.epoch))
+        elif beat.primary:
+            self._speaks_for_its_node(beat)
+
     # -- from upstream -------------------------------------------------------------------------------------------------------------
 
     def _on_data(self, data: m.Data) -> None:
@@ -199,6 +208,7 @@ _MESSAGES: dict[type, Callable[[Replica, Any], None]] = {
     m.Level1: Replica._on_level1,
     m.Resume: Replica._on_resume,
     m.Fenced: Replica._on_fenced,
+    m.Heartbeat: Replica._on_heartbeat,
     m.Hello: Replica._on_hello,
     m.State: Replica._on_state,
     m.StateAck: Replica._on_state_ack,
