@@ -39,6 +39,11 @@ class Kind(StrEnum):
     rows = "rows"
 
 
+class Lifetime(StrEnum):
+    dt = "dt"
+    nt = "nt"
+
+
 @bench.command(epilog="Example:  kigen bench lifetimes --quick --query join --window 10 --window 10000 --json join.json")
 def lifetimes(
     quick: Quick = False,
@@ -79,6 +84,30 @@ def floor(quick: Quick = False, json_file: JsonFile = None, out: Out = Path("out
         with _progress() as (tell, start):
             result = run_floor_bench(settings, tell, start(turns(settings)))
         _deliver(result, floor_table(result), json_file or out / "floor.json", None)
+
+
+@bench.command("shared-joins", epilog="Example:  kigen bench shared-joins --quick --json shared.json")
+def shared_joins(
+    quick: Quick = False,
+    json_file: JsonFile = None,
+    out: Out = Path("out/bench"),
+    queries: Annotated[list[int] | None, typer.Option(metavar="N", help="So many queries, and one (may be repeated).")] = None,
+    kind: Annotated[Kind, typer.Option(help="RANGE or ROWS windows.")] = Kind.range,
+    lifetime: Annotated[Lifetime, typer.Option(help="Direct or negative tuples.")] = Lifetime.dt,
+    kernel_only: Annotated[bool, typer.Option("--kernel-only", help="Without the runs on Spark.")] = False,
+) -> None:
+    """1, 10 and 100 queries over one join that differ in their windows: shared against separate, kernel and Spark."""
+    with exit_codes():
+        from kigen.bench.shared_joins import SharedJoinsBench, shared_joins_settings
+        from kigen.bench.shared_joins_report import draw_shared_joins, shared_joins_table
+
+        settings = shared_joins_settings(quick, out, queries, kind.value, lifetime.value, not kernel_only)
+        with _progress() as (tell, start):
+            benchmark = SharedJoinsBench(settings, tell)
+            result = benchmark.run(start(benchmark.steps))
+        picture = out / "shared-joins.png"
+        draw_shared_joins(result, picture)
+        _deliver(result, shared_joins_table(result), json_file or out / "shared-joins.json", picture)
 
 
 Tell = Callable[[str], None]

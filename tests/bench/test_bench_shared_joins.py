@@ -1,0 +1,77 @@
+"""The benchmark of shared joins, tiny: the same rows however the queries run, state of one join, and what is made of the numbers."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+from kigen.bench.shared_joins import SharedJoinsBench, SharedJoinsSettings, shared_joins_settings
+from kigen.bench.shared_joins_app import Family, make_data, stream_table
+from kigen.bench.shared_joins_kernel import run_family
+from kigen.bench.shared_joins_report import draw_shared_joins, shared_joins_table
+from kigen.engine import ArgumentError
+from kigen.plan.tasks import extract_tasks
+
+
+@pytest.mark.parametrize("lifetime", ["dt", "nt"])
+@pytest.mark.parametrize("kind", ["range", "rows"])
+def test_shared_and_separate_give_the_same_rows(kind: str, lifetime: str) -> None:
+    shared = run_family(Family(7, 200, kind, True), lifetime, 1_500, 400)
+    separate = run_family(Family(7, 200, kind, False), lifetime, 1_500, 300)
+    assert shared.tuples == separate.tuples == 3_000
+    assert shared.rows == separate.rows > 1_000
+    assert shared.held < separate.held
+    assert separate.share_s == 0 < shared.share_s
+
+
+def test_seven_queries_hold_the_tuples_of_one() -> None:
+    one, seven = (run_family(Family(n, 200), "dt", 1_500, 300) for n in (1, 7))
+    assert one.held == seven.held
+
+
+def test_only_the_switch_makes_tasks_of_each() -> None:
+    assert [len(extract_tasks(Family(5, 100, shared=s).app())) for s in (True, False)] == [1, 5]
+    assert Family(4, 100).windows == [25, 50, 75, 100]
+
+
+def test_a_stream_does_not_depend_on_how_it_is_cut(tmp_path: Path) -> None:
+    whole = stream_table("l", 0, 25_000, 100)
+    assert pa.concat_tables([stream_table("l", a, b, 100) for a, b in ((0, 9_999), (9_999, 20_001), (20_001, 25_000))]).equals(whole)
+    paths = make_data(tmp_path, 1_000, 100, 300)
+    assert [len(list(Path(p).iterdir())) for p in paths.values()] == [4, 4]
+
+
+def test_result_table_and_picture(tmp_path: Path) -> None:
+    settings = SharedJoinsSettings((1, 3), 100, each=1_000, batch_rows=400, trials=2, spark=False, out=tmp_path)
+    steps: list[int] = []
+    bench = SharedJoinsBench(settings, lambda _: None)
+    result = bench.run(lambda: steps.append(1))
+    assert len(steps) == bench.steps == 6
+    assert [(c["queries"], c["plan"]) for c in result["cells"]] == [(1, "separate"), (3, "shared"), (3, "separate")]
+    assert result["warnings"] == []
+    assert result["figures"]["state_shared_over_one"] == 1.0
+    result["warnings"] = [*bench._wrong(), "3 queries: 7 rows"]
+    result["cells"][1]["spark_rate"] = result["cells"][2]["spark_rate"] = 1_000
+    console = Console(width=160, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(shared_joins_table(result))
+    assert "matching and state, 3 shared over 1" in captured.get()
+    assert "WARNING 3 queries: 7 rows" in captured.get()
+    draw_shared_joins(result, tmp_path / "p.png")
+    assert (tmp_path / "p.png").stat().st_size > 5_000
+
+
+def test_different_numbers_of_rows_are_told() -> None:
+    bench = SharedJoinsBench(SharedJoinsSettings((1, 3), spark=False), lambda _: None)
+    bench.cells[1].rows, bench.cells[2].rows = {"kernel": 5}, {"kernel": 6}
+    assert bench._wrong() == ["3 queries: shared kernel 5, separate kernel 6 rows"]
+
+
+def test_settings() -> None:
+    assert shared_joins_settings(False, Path("o"), [10], "range", "dt", True).queries == (1, 10)
+    with pytest.raises(ArgumentError, match="at least one query"):
+        shared_joins_settings(True, Path("o"), [0], "range", "dt", True)
