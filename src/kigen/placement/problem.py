@@ -109,6 +109,9 @@ class Problem:
             _ = self.order
         except CycleError as error:
             raise ProblemError(f"operators feed each other in a circle: {' -> '.join(error.args[1])}") from error
+        served = {o for ops in self.needed.values() for o in ops}
+        idle = [o.name for o in self.operators if o.name not in served]
+        _require(not idle, f"nothing wants the results of {', '.join(idle)}: add an output, or leave them out")
 
     # --- by name -------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,170 @@
+"""`solve`: the placement of a problem within a time limit. An answer is always there; `holds` and `gap` say how good it is.
+
+Small problems (some tens of operators) get the paper's model; then, and for all others, the fixed-split model with its bound on traffic.
+A placement is believed only when the demand test of the tasks as they run passes; where it does not, slack is raised until it does.
+Cost: at most about the time limit. The clock is the caller's: this layer reads none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from kigen.placement.assemble import assemble
+from kigen.placement.baseline import sqpr
+from kigen.placement.demand import NodeDemand
+from kigen.placement.exact import ExactModel
+from kigen.placement.limits import check_reachable, impossible, needed
+from kigen.placement.neighbourhoods import Found, minimise_traffic
+from kigen.placement.network import Network, Route, arrival_us, route_all
+from kigen.placement.problem import Problem, ProblemError
+from kigen.placement.result import Placement
+from kigen.placement.search import Search
+from kigen.placement.split import Shares, by_level, by_work, least, reserve
+
+ALLOCATIONS = ("deadline", "sqpr")
+FLOOR = 0.05  # of every span of time left free by the fixed-split model
+_FLOORS = (0.15, 0.3, 0.45, 0.6, 0.75)
+_EXACT_PAIRS = 900  # operators that may meet, counted in pairs and nodes: up to here the paper's model is tried
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Limits:
+    time_limit_s: float = 60.0
+    floor: float = FLOOR
+    gap: float = 1e-3
+    seed: int = 0
+
+
+def solve(problem: Problem, now: Clock, allocate: str = "deadline", limits: Limits = Limits()) -> Placement:
+    """`now`: seconds of a clock that only goes forward. `allocate`: deadline, or sqpr with the sub-deadlines of deadline."""
+    if allocate not in ALLOCATIONS:
+        raise ProblemError(f"allocate must be one of {', '.join(ALLOCATIONS)}; got {allocate}")
+    network = Network(problem)
+    if wrong := check_reachable(problem, network):
+        raise ProblemError("; ".join(wrong))
+    end = now() + limits.time_limit_s
+    best = _by_deadline(problem, network, lambda: end - now(), limits)
+    if allocate == "sqpr":
+        nodes = sqpr(problem, network, max(1.0, end - now()))
+        return assemble(problem, nodes, route_all(network, nodes), best.sub_deadlines_us, 0.0, "sqpr")
+    return best
+
+
+def _by_deadline(problem: Problem, network: Network, left_s: Clock, limits: Limits) -> Placement:
+    hopeless = impossible(problem, network)
+    found: Placement | None = None
+    if not hopeless and is_small(problem):
+        found = _exact(problem, _half(left_s))
+        if found is not None and found.holds:
+            return found
+    fixed, _ = fixed_split(problem, network, left_s, limits)
+    if fixed.holds or found is None:
+        found = fixed
+    if found.holds:
+        return found
+    why = hopeless or _why(problem, network, limits)
+    return replace(found, notes=(*why, *found.notes))
+
+
+def _half(left_s: Clock) -> Clock:
+    rest = left_s() / 2
+    return lambda: left_s() - rest
+
+
+def is_small(problem: Problem) -> bool:
+    """Whether the paper's model is worth trying: by the pairs of operators that may meet on a node."""
+    names = list(problem.operator)
+    meet = 0
+    for i, a in enumerate(names):
+        if len(names) > 60:
+            return False
+        meet += sum(len(set(problem.allowed[a]) & set(problem.allowed[b])) for b in names[i + 1 :])
+    return meet <= _EXACT_PAIRS
+
+
+def _exact(problem: Problem, left_s: Clock) -> Placement | None:
+    model = ExactModel(problem)
+    answer, proven = model.solve(left_s)
+    if answer.values is None:
+        return None
+    nodes = model.nodes(answer.values)
+    routes = model.routes(answer.values, nodes)
+    placed = assemble(problem, nodes, routes, model.shares(answer.values), 0.0, "exact" if proven else "exact, time ran out")
+    return replace(placed, bound=placed.traffic if proven else 0.0)
+
+
+def fixed_split(problem: Problem, network: Network, left_s: Clock, limits: Limits) -> tuple[Placement, Found]:
+    """The model for many operators; then the demand test of its tasks, and more slack where that fails."""
+    reserved = reserve(problem, network)
+    demand = NodeDemand(problem, least(by_level(problem, reserved)))
+    found = minimise_traffic(network, demand, limits.floor, left_s, limits.gap, limits.seed)
+    best = final(problem, network, found.nodes, found.bound, "fixed split")
+    if best.holds:
+        return best, found
+    for shared in (False, True):
+        for floor in _FLOORS:
+            nodes = _search(problem, network, reserved, shared, floor, limits)
+            tried = final(problem, network, nodes, found.bound, f"heuristic, slack {floor:g}")
+            if (tried.holds, tried.slack) > (best.holds, best.slack):
+                best = tried
+            if best.holds:
+                return best, found
+    return best, found
+
+
+def _search(
+    problem: Problem, network: Network, reserved: Mapping[str, float], shared: bool, floor: float, limits: Limits
+) -> dict[str, str]:
+    search = Search(network, NodeDemand(problem, least(by_level(problem, reserved, shared))), floor, limits.seed)
+    search.greedy()
+    rounds = iter(range(20 * len(problem.operators)))
+    search.improve(lambda: 1.0 if next(rounds, None) is not None else 0.0)
+    return search.nodes
+
+
+def final(problem: Problem, network: Network, nodes: Mapping[str, str], bound: float, method: str) -> Placement:
+    """Sub-deadlines for the links that are really taken: the split under which most slack remains."""
+    routes = route_all(network, nodes)
+    on_links = link_time_us(problem, nodes, routes)
+    splits: list[Shares] = [by_level(problem, on_links), by_level(problem, on_links, shared=True), by_work(problem, on_links)]
+    placed = [assemble(problem, nodes, routes, shares, bound, method) for shares in splits]
+    return max(placed, key=lambda p: (p.holds, p.slack))
+
+
+def link_time_us(problem: Problem, nodes: Mapping[str, str], routes: Mapping[str, Route]) -> dict[str, float]:
+    """Output -> the time on links of its longest path."""
+    arrivals = arrival_us(problem, nodes, routes)
+    there: dict[str, float] = {}
+    for o in problem.order:
+        op = problem.operator[o]
+        there[op.output] = max(there.get(s, 0.0) + arrivals[s][nodes[o]] for s in op.inputs)
+    return {o.name: there.get(o.stream, 0.0) + arrivals[o.stream][o.sink] for o in problem.outputs}
+
+
+def _why(problem: Problem, network: Network, limits: Limits) -> list[str]:
+    """By the paper's model with deadlines that give way, where it is small and nothing repeats; else by stretching deadlines."""
+
+    def holds(stretched: Problem) -> Placement | None:
+        reserved = reserve(stretched, network)
+        for floor in (0.05, 0.3, 0.6):
+            nodes = _search(stretched, network, reserved, False, floor, limits)
+            placed = final(stretched, network, nodes, 0.0, "")
+            if placed.holds:
+                return placed
+        return None
+
+    if is_small(problem) and all(p is None for p in problem.period_us.values()):
+        model = ExactModel(problem, stretch=True)
+        rounds = iter([20.0] * 8)
+        answer, _ = model.solve(lambda: next(rounds, 1.0))
+        if answer.values is not None and (over := model.exceeded_us(answer.values)):
+            limit = problem.output
+            return [
+                f"the deadline of {o} ({limit[o].deadline_us / 1000:g} ms) cannot hold: {(limit[o].deadline_us + us) / 1000:.3f} ms could, "
+                f"{us / 1000:.3f} ms more"
+                for o, us in over.items()
+            ]
+    return needed(problem, holds)

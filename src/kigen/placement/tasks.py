@@ -1,0 +1,145 @@
+"""Task extraction: which operators of a node run as one, and how long a task may take.
+
+Two operators merge when the first gives its stream to the second only and the second reads nothing else; where the first gives it to
+several, along the one on the way to the shortest end-to-end deadline. A task's sub-deadline is the sum of its operators'.
+Merging at a branch makes the other branches wait for the whole task, so it is done only where their deadlines still hold.
+Invariant: every operator is in exactly one task; the operators of a task form a path on one node. Cost: operators times merges at branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kigen.placement.problem import Problem
+from kigen.placement.result import Task
+
+Arrivals = Mapping[str, Mapping[str, float]]  # stream -> node -> time on links
+
+
+@dataclass
+class _Groups:
+    """Tasks while they grow: operator -> the first operator of its task."""
+
+    problem: Problem
+    nodes: Mapping[str, str]
+    operator_us: Mapping[str, float]
+    arrivals: Arrivals
+    head: dict[str, str] = field(default_factory=dict)
+    members: dict[str, list[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for o in self.problem.order:
+            self.head[o], self.members[o] = o, [o]
+
+    def merge(self, first: str, second: str) -> None:
+        """`second`, the head of its task, follows `first`, the tail of its own."""
+        head = self.head[first]
+        for o in self.members[second]:
+            self.head[o] = head
+        self.members[head] += self.members.pop(second)
+
+    def cut(self, second: str) -> None:
+        head = self.head[second]
+        at = self.members[head].index(second)
+        self.members[second] = self.members[head][at:]
+        self.members[head] = self.members[head][:at]
+        for o in self.members[second]:
+            self.head[o] = second
+
+    def sub_deadline(self, head: str) -> float:
+        return sum(self.operator_us[o] for o in self.members[head])
+
+
+def extract_tasks(problem: Problem, nodes: Mapping[str, str], operator_us: Mapping[str, float], arrivals: Arrivals) -> tuple[Task, ...]:
+    groups = _Groups(problem, nodes, operator_us, arrivals)
+    sinks = {o.stream for o in problem.outputs}
+    tightest = _tightest(problem)
+    branches: list[tuple[str, str]] = []
+    for first in problem.order:
+        stream = problem.operator[first].output
+        readers = problem.consumers[stream]
+        local = [r for r in readers if nodes[r] == nodes[first] and len(set(problem.operator[r].inputs)) == 1]
+        if len(readers) == 1 and stream not in sinks and local:
+            groups.merge(first, local[0])
+        elif local:
+            ends = [o.deadline_us for o in problem.outputs if o.stream == stream] + [tightest[r] for r in readers]
+            second = min(local, key=lambda r: tightest[r])
+            if tightest[second] <= min(ends):
+                branches.append((first, second))
+    for first, second in branches:
+        if groups.members[groups.head[first]][-1] == first and groups.head[second] == second:
+            groups.merge(first, second)
+            if late(problem, groups.arrivals, nodes, _finish(groups)):
+                groups.cut(second)
+    return tuple(_task(groups, i, head) for i, head in enumerate((o for o in problem.order if o in groups.members), 1))
+
+
+def _tightest(problem: Problem) -> dict[str, float]:
+    """Operator -> the shortest end-to-end deadline of an output it serves."""
+    found = dict.fromkeys(problem.operator, float("inf"))
+    for output in problem.outputs:
+        for o in problem.needed[output.name]:
+            found[o] = min(found[o], output.deadline_us)
+    return found
+
+
+def _task(groups: _Groups, number: int, head: str) -> Task:
+    problem, operators = groups.problem, tuple(groups.members[head])
+    speed = problem.node[groups.nodes[head]].speed
+    inside = {problem.operator[o].output for o in operators}
+    wanted = {o.stream for o in problem.outputs}
+    given = [s for o in operators if (s := problem.operator[o].output) in wanted or set(problem.consumers[s]) - set(operators)]
+    one, tuple_us = 1.0, 0.0
+    for o in operators:
+        tuple_us += one * problem.operator[o].cost_us
+        one *= max(1.0, problem.operator[o].selectivity)
+    return Task(
+        name=f"T{number}",
+        node=groups.nodes[head],
+        operators=operators,
+        inputs=tuple(dict.fromkeys(s for s in problem.operator[head].inputs if s not in inside)),
+        outputs=tuple(given) or (problem.operator[operators[-1]].output,),
+        sub_deadline_us=groups.sub_deadline(head),
+        work_us=sum(problem.work_us[o] for o in operators) / speed,
+        tuple_us=tuple_us / speed,
+        period_us=problem.period_us[problem.operator[head].output],
+    )
+
+
+def _finish(groups: _Groups) -> dict[str, float]:
+    """Stream -> when it is there at the latest, after the birth of its tuples; a task gives all its streams by its own end."""
+    problem, finish = groups.problem, dict[str, float]()
+    for o in problem.order:
+        if groups.head[o] == o:
+            end = _release(problem, groups.arrivals, groups.nodes, finish, o) + groups.sub_deadline(o)
+            finish |= {problem.operator[m].output: end for m in groups.members[o]}
+    return finish
+
+
+def finish_us(problem: Problem, tasks: tuple[Task, ...], arrivals: Arrivals, nodes: Mapping[str, str]) -> dict[str, float]:
+    """The same for tasks that are ready; and by `release` of a task's first operator, see `release_us`."""
+    order = {o: i for i, o in enumerate(problem.order)}
+    finish: dict[str, float] = {}
+    for task in sorted(tasks, key=lambda t: order[t.operators[0]]):
+        end = _release(problem, arrivals, nodes, finish, task.operators[0]) + task.sub_deadline_us
+        finish |= {problem.operator[o].output: end for o in task.operators}
+    return finish
+
+
+def release_us(problem: Problem, task: Task, arrivals: Arrivals, nodes: Mapping[str, str], finish: Mapping[str, float]) -> float:
+    return _release(problem, arrivals, nodes, finish, task.operators[0])
+
+
+def _release(problem: Problem, arrivals: Arrivals, nodes: Mapping[str, str], finish: Mapping[str, float], first: str) -> float:
+    return max(finish.get(s, 0.0) + arrivals[s][nodes[first]] for s in problem.operator[first].inputs)
+
+
+def late(problem: Problem, arrivals: Arrivals, nodes: Mapping[str, str], finish: Mapping[str, float]) -> dict[str, float]:
+    """Output -> by how much its longest path is beyond its deadline, where it is."""
+    found = {}
+    for output in problem.outputs:
+        end = finish.get(output.stream, 0.0) + arrivals[output.stream][output.sink]
+        if end > output.deadline_us * (1 + 1e-7) + 1e-6:
+            found[output.name] = end - output.deadline_us
+    return found
