@@ -1,0 +1,8 @@
+"""Shared window joins: which slices of which tuples run next. Pure: arrivals and evictions in, units of work out."""
+
+from kigen.schedule.slices.events import SlicePolicy, Unit
+from kigen.schedule.slices.mandf import AdMandF, MandF
+from kigen.schedule.slices.orders import Fifo, Mqt
+from kigen.schedule.slices.salvage import Salvage
+
+__all__ = ["AdMandF", "Fifo", "MandF", "Mqt", "Salvage", "SlicePolicy", "Unit"]

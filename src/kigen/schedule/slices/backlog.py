@@ -1,0 +1,132 @@
+"""What waits in the buffers of a shared join: ranges of tuples, and up to which slice each has been run.
+
+A range is what arrived together; it is never split, only trimmed from its old end when its stream evicts. Ranges are numbered in the
+order of arrival over all streams. Invariant: a range's level only grows; a range that is done or evicted is never offered again. Cost:
+finding the oldest unfinished range, or the oldest at a level, is amortised O(log n) at most; what was evicted is forgotten in bulk.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+_FORGET = 4096  # ranges evicted before their memory is given back
+
+
+@dataclass(slots=True)
+class Lane:
+    """One stream's buffer. `ids` and `ends` (sequence number after the last tuple) are by range, oldest first, from `head` on."""
+
+    buffer: int | None
+    ids: array[int] = field(default_factory=lambda: array("q"))
+    ends: array[int] = field(default_factory=lambda: array("q"))
+    head: int = 0
+    first: int = 0  # sequence number of the oldest tuple that is kept
+    end: int = 0
+
+    @property
+    def free(self) -> float:
+        """Tuples that may still come before one is evicted."""
+        return float("inf") if self.buffer is None else self.buffer - (self.end - self.first)
+
+
+class Backlog:
+    def __init__(self, queries: int, buffers: Sequence[int | None]) -> None:
+        self.queries = queries
+        self.lanes = [Lane(buffer) for buffer in buffers]
+        self._levels = array("i")
+        self._streams = array("i")
+        self._places = array("q")  # index within the lane's arrays, counted over all time
+        self._base = 0  # id of the first entry of the arrays above
+        self._lane_base = [0] * len(self.lanes)
+        self._oldest = 0
+        self._at_level: list[list[int]] = [[] for _ in range(queries)]
+
+    def arrived(self, stream: int, count: int, level: int = 0) -> int:
+        """The new range's id."""
+        lane, id = self.lanes[stream], self._base + len(self._levels)
+        lane.end += count
+        self._places.append(self._lane_base[stream] + len(lane.ids))
+        lane.ids.append(id)
+        lane.ends.append(lane.end)
+        self._levels.append(level)
+        self._streams.append(stream)
+        if level < self.queries:
+            heappush(self._at_level[level], id)
+        return id
+
+    def evict(self, stream: int, count: int) -> list[tuple[int, int]]:
+        """The oldest `count` tuples of a stream leave: (level, tuples) of those that were not done."""
+        lane, lost = self.lanes[stream], []
+        upto = min(lane.end, lane.first + count)
+        while lane.first < upto:
+            id, end = lane.ids[lane.head], lane.ends[lane.head]
+            level, gone = self._levels[id - self._base], min(end, upto) - lane.first
+            if level < self.queries:
+                lost.append((level, gone))
+            lane.first += gone
+            if lane.first == end:
+                self._levels[id - self._base] = self.queries  # never offered again
+                lane.head += 1
+        if lane.head >= _FORGET:
+            self._forget(stream)
+        return lost
+
+    def oldest(self) -> int | None:
+        """The oldest range that is not done."""
+        index = max(self._oldest - self._base, 0)
+        levels, done, size = self._levels, self.queries, len(self._levels)
+        while index < size and levels[index] == done:
+            index += 1
+        self._oldest = self._base + index
+        return self._oldest if index < size else None
+
+    def oldest_at(self, level: int) -> int | None:
+        heap, levels, base = self._at_level[level], self._levels, self._base
+        while heap and (heap[0] < base or levels[heap[0] - base] != level):
+            heappop(heap)
+        return heap[0] if heap else None
+
+    def raise_level(self, id: int, level: int) -> None:
+        self._levels[id - self._base] = level
+        if level < self.queries:
+            heappush(self._at_level[level], id)
+
+    def level(self, id: int) -> int:
+        """All queries, for a range that was evicted."""
+        return self._levels[id - self._base] if id >= self._base else self.queries
+
+    def where(self, id: int) -> tuple[int, int, int]:
+        """(stream, sequence number of the first tuple that is kept, how many)."""
+        stream = self._streams[id - self._base]
+        lane, index = self.lanes[stream], self._places[id - self._base] - self._lane_base[stream]
+        first = lane.first if index == lane.head else lane.ends[index - 1]
+        return stream, first, lane.ends[index] - first
+
+    def kept(self, stream: int, upto: float = float("inf")) -> tuple[Ints, Ints, Ints]:
+        """Ids, levels and ends of a stream's ranges that hold tuples before sequence number `upto`, oldest first; copies."""
+        lane = self.lanes[stream]
+        ends = np.frombuffer(lane.ends, np.int64)[lane.head :] if lane.ends else np.empty(0, np.int64)
+        size = len(ends) if upto >= lane.end else int(np.searchsorted(ends, upto)) + 1
+        if not size:
+            return ends.copy(), ends.copy(), ends.copy()
+        ids = np.frombuffer(lane.ids, np.int64)[lane.head : lane.head + size].copy()
+        levels = np.frombuffer(self._levels, np.int32)[ids - self._base].astype(np.int64)
+        return ids, levels, ends[:size].copy()
+
+    def _forget(self, stream: int) -> None:
+        lane = self.lanes[stream]
+        self._lane_base[stream] += lane.head
+        del lane.ids[: lane.head], lane.ends[: lane.head]
+        lane.head = 0
+        oldest = min((other.ids[other.head] for other in self.lanes if other.head < len(other.ids)), default=None)
+        if oldest is not None and oldest > self._base:
+            gone = oldest - self._base
+            del self._levels[:gone], self._streams[:gone], self._places[:gone]
+            self._base = oldest

@@ -1,0 +1,112 @@
+"""`mandf` and `admandf`: MQT while the load is low, FIFO while it is high.
+
+Each period, the tuples that came make as many of the oldest leave; S is the sum of weights of the queries not yet run on those that
+will leave within `ahead` periods. With W the weights of one tuple and r the tuples of a period, the load is high if S >= W * beta * r:
+then FIFO, else MQT. `ahead` = 1 is the paper's letter. `admandf` sets beta anew each period, from where load and rate are heading.
+
+Invariant: beta stays within 0..1; a period without arrivals decides nothing. Cost: once a period, one pass over the oldest r * ahead
+tuples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from kigen.plan.window_hull import WindowHull
+from kigen.schedule.slices.orders import Mqt
+
+BETA = 0.05
+PERIOD_US = 500_000.0
+
+
+class MandF(Mqt):
+    name = "mandf"
+
+    def __init__(
+        self, hull: WindowHull, buffers: Sequence[int | None], beta: float = BETA, period_us: float = PERIOD_US, ahead: float = 1.0
+    ) -> None:
+        super().__init__(hull, buffers)
+        self.beta, self.period_us, self.ahead = beta, period_us, ahead
+        self.in_order = True  # FIFO is in force
+        self.switches = 0
+        self._tuple_weight = sum(hull.weights)
+        self._left = np.append(np.cumsum(hull.weights[::-1])[::-1], 0.0)  # weights not yet run, by level
+        self._counts = [0] * len(buffers)
+        self._next_us: float | None = None
+
+    def arrived(self, stream: int, count: int, level: int = 0) -> None:
+        super().arrived(stream, count, level)
+        self._counts[stream] += count
+
+    def pick(self) -> int | None:
+        return self.backlog.oldest() if self.in_order else super().pick()
+
+    def measure(self, now_us: float) -> None:
+        if self._next_us is None:  # what is there at the start did not arrive in any period
+            self._counts = [0] * len(self._counts)
+            self._next_us = now_us + self.period_us
+        if now_us < self._next_us:
+            return
+        periods = 1 + int((now_us - self._next_us) // self.period_us)
+        self._next_us += periods * self.period_us
+        counts = [count / periods for count in self._counts]
+        self._counts = [0] * len(self._counts)
+        rate = sum(counts)
+        if rate > 0:
+            load = self._load(counts) / (self._tuple_weight * rate)
+            self.decide(load, rate)
+
+    def decide(self, load: float, rate: float) -> None:
+        """`load` is the beta at which S would just be the threshold."""
+        self.switch(load >= self.beta)
+
+    def switch(self, in_order: bool) -> bool:
+        changed = in_order != self.in_order
+        self.switches += changed
+        self.in_order = in_order
+        return changed
+
+    def _load(self, counts: Sequence[float]) -> float:
+        """S: weights left on the oldest tuples, those that leave within `ahead` periods of such counts."""
+        total = 0.0
+        for stream, count in enumerate(counts):
+            lane = self.backlog.lanes[stream]
+            leaving = count * self.ahead - lane.free
+            if leaving >= 1:
+                upto = min(lane.end, lane.first + int(leaving))
+                _, levels, ends = self.backlog.kept(stream, upto)
+                tuples = np.diff(np.minimum(ends, upto), prepend=lane.first)
+                total += float(self._left[levels] @ tuples)
+        return total
+
+    def report(self) -> dict[str, Any]:
+        return {**super().report(), "beta": self.beta, "order": "fifo" if self.in_order else "mqt", "switches": self.switches}
+
+
+class AdMandF(MandF):
+    """Begins in FIFO. With no load: in FIFO beta becomes 0 at a high rate (stay), 0.01 at a low one (turn to MQT); in MQT 0.02 and 0.03."""
+
+    name = "admandf"
+    _NO_LOAD: ClassVar = {(True, True): 0.0, (True, False): 0.01, (False, True): 0.02, (False, False): 0.03}  # (FIFO in force, rate high)
+
+    def __init__(
+        self, hull: WindowHull, buffers: Sequence[int | None], beta: float = BETA, period_us: float = PERIOD_US, ahead: float = 1.0
+    ) -> None:
+        super().__init__(hull, buffers, beta, period_us, ahead)
+        self._rate: float | None = None
+        self._began = {True: 0.0, False: 0.0}  # the rate at which FIFO, and MQT, last began
+
+    def decide(self, load: float, rate: float) -> None:
+        if self._rate is None:
+            self._rate = rate
+            self._began = {True: rate, False: rate}
+        if self.switch(load >= self.beta):
+            self._began[self.in_order] = rate
+        rate_next = self._rate + (rate - self._rate) / (self.period_us / 1e6)
+        self._rate = rate
+        high = rate_next >= (self._began[True] + self._began[False]) / 2
+        # In all cases but these, whichever way the load is heading, beta becomes what it should have been just now.
+        self.beta = min(1.0, load) if load > 0 else self._NO_LOAD[self.in_order, high]

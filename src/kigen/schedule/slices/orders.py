@@ -1,0 +1,32 @@
+"""The two orders: `fifo`, all slices of the oldest tuples first, and `mqt`, the slices that answer most queries for their work first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kigen.plan.window_hull import WindowHull
+from kigen.schedule.slices.events import SlicePolicy
+
+
+class Fifo(SlicePolicy):
+    name = "fifo"
+
+    def pick(self) -> int | None:
+        return self.backlog.oldest()
+
+
+class Mqt(SlicePolicy):
+    """Maximise query throughput. Of equal slopes the higher level first, so that a group that was begun goes on; then the oldest."""
+
+    name = "mqt"
+
+    def __init__(self, hull: WindowHull, buffers: Sequence[int | None]) -> None:
+        super().__init__(hull, buffers)
+        self._steepest_first = sorted(range(hull.queries), key=lambda level: (-hull.slopes[level], -level))
+
+    def pick(self) -> int | None:
+        oldest_at = self.backlog.oldest_at
+        for level in self._steepest_first:
+            if (id := oldest_at(level)) is not None:
+                return id
+        return None
