@@ -67,3 +67,33 @@ def test_a_session_of_the_user_keeps_its_settings(engine: Engine, tmp_path: Path
     mine.close()
     assert spark.conf.get("spark.sql.shuffle.partitions") == before
     assert spark.range(3).count() == 3, "a session that is not ours stays open"
+
+
+@pytest.mark.timeout(300)
+def test_firm_shed_and_cost_at_work(engine: Engine, tmp_path: Path) -> None:
+    """50 tuples a second stay: the dear FIRM query gives some up, the soft one none; every tuple is accounted for."""
+    app = tmp_path / "cars.cql"
+    app.write_text(
+        """CREATE STREAM cars (id BIGINT, speed DOUBLE)
+             FROM synthetic (rate = 100, seed = 7, duration = '6 s', id = 'sequence', speed = 'normal(80, 10)')
+             SHED ABOVE 50 PER SECOND BY speed INTO csv (path = 'shed.csv');
+           CREATE QUERY dear DEADLINE 1 SECONDS FIRM COST 40000 MICROSECONDS AS ISTREAM(SELECT id FROM cars [NOW]);
+           CREATE QUERY all_of_it DEADLINE 1 MINUTE AS ISTREAM(SELECT id FROM cars [NOW]);""",
+        encoding="utf-8",
+    )
+    result = engine.run(app, drain=False, output=str(tmp_path), keep_results=False)
+    assert result.finished
+
+    def ids(name: str) -> list[int]:
+        with (tmp_path / name).open(encoding="utf-8") as file:
+            return [int(row["id"]) for row in csv.DictReader(file)]
+
+    shed, kept, dear = ids("shed.csv"), ids("all_of_it.csv"), ids("dear.csv")
+    assert sorted(shed + kept) == list(range(600)), "what stays and what is shed are the stream"
+    assert 250 <= len(kept) <= 360
+    assert set(dear) < set(kept), "40 ms a tuple, 50 tuples a second: two cores cannot"
+    soft, firm = result.report["queries"]["all_of_it"], result.report["queries"]["dear"]
+    assert (soft["in"], soft["shed"], soft["missed"], soft["sdmr"]) == (600, len(shed), 0, len(shed) / 600)
+    assert (firm["in"], firm["shed"]) == (600, 600 - len(dear))
+    assert firm["sdmr"] == (firm["missed"] + firm["shed"]) / 600
+    assert result.report["costs"]["tasks"]["task0"]["tuple_us"] > 4 * result.report["costs"]["tasks"]["task1"]["tuple_us"]

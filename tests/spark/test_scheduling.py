@@ -86,7 +86,9 @@ class Play:
         queues = copy.deepcopy(self.offset["queues"])
         self.scheduling.completed(self.offset["seq"], now_us, self.committed)
         taken = self.scheduling.next(self.offset["seq"] + 1, now_us, queues, self.committed, closing)
-        after = json.loads(json.dumps(next_offset(self.offset, {}, 0, now_us, (queues, taken), closing)))
+        decided = next_offset(self.offset, {}, 0, now_us, (queues, taken), closing)
+        after = json.loads(json.dumps(decided))
+        assert after == decided, "Spark compares the two"
         batch = batch_of(self.offset, after, self.tasks)
         self.offset = after
         return batch

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,19 @@ def run_floor(engine: Engine, folder: Path, batches: int, tuples: int) -> Answer
     return {"progress": [seen[batch] for batch in sorted(seen)], "commits_s": [at_s for at_s, _ in run.commits]}
 
 
+def run_deadlines(engine: Engine, text: str, folder: Path, policy: str, partitions: int | None, limit_s: float | None) -> Answer:
+    """Live, until all streams have ended or the time is over; then the report, and when how many tuples were through."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    app = replace(bind(text), directory=str(folder))
+    run = engine.start(app, drain=False, keep_results=False, policy=policy, partitions=partitions)
+    try:
+        run.await_end(limit_s)
+    finally:
+        result = run.stop()
+    return {"report": result.report, "commits": run.commits}
+
+
 def main() -> None:
     engine = Engine()
 
@@ -79,7 +93,11 @@ def main() -> None:
     def floor(request: dict[str, Any]) -> Answer:
         return run_floor(engine, Path(request["folder"]), request["batches"], request["tuples"])
 
-    serve({"run": end_to_end, "floor": floor}, engine.close)
+    def deadlines(request: dict[str, Any]) -> Answer:
+        folder = Path(request["folder"])
+        return run_deadlines(engine, request["app"], folder, request["policy"], request["partitions"], request["limit_s"])
+
+    serve({"run": end_to_end, "floor": floor, "deadlines": deadlines}, engine.close)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -84,6 +85,56 @@ def floor(quick: Quick = False, json_file: JsonFile = None, out: Out = Path("out
         with _progress() as (tell, start):
             result = run_floor_bench(settings, tell, start(turns(settings)))
         _deliver(result, floor_table(result), json_file or out / "floor.json", None)
+
+
+@bench.command(epilog="Example:  kigen bench deadlines --policy all --policy pack --load 1.3 --seconds 240 --json deadlines.json")
+def deadlines(
+    quick: Quick = False,
+    json_file: JsonFile = None,
+    out: Out = Path("out/bench"),
+    policy: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this policy (may be repeated).")] = None,
+    load: Annotated[
+        list[str] | None, typer.Option(metavar="L", help="Only this load: a share of capacity, or 'safe' (may be repeated).")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(metavar="S", help="Length of a cell.", show_default="240, quick 60")] = None,
+    partitions: Annotated[int | None, typer.Option(metavar="N", help="Tasks that run at once.", show_default="one a core")] = None,
+    soft: Annotated[bool, typer.Option("--soft", help="Deadlines without FIRM: late results are delivered, nothing is dropped.")] = False,
+) -> None:
+    """Twenty queries with deadlines of 1 to 30 s under bursts, at several loads: what each policy misses, beside the bound."""
+    with exit_codes():
+        from kigen.bench.deadlines import DeadlinesBench, DeadlinesSettings
+        from kigen.bench.deadlines_shown import deadlines_table, draw_deadlines
+        from kigen.schedule import read_policy
+
+        standard = DeadlinesSettings(seconds=60.0, policies=("all", "pack")) if quick else DeadlinesSettings()
+        policies = tuple(policy) if policy else standard.policies
+        for name in policies:
+            read_policy(name)
+        settings = replace(
+            standard,
+            out=out,
+            policies=policies,
+            loads=tuple(_load(text) for text in load) if load else standard.loads,
+            seconds=standard.seconds if seconds is None else seconds,
+            partitions=partitions,
+            firm=not soft,
+        )
+        with _progress() as (tell, start):
+            benchmark = DeadlinesBench(settings, tell)
+            result = benchmark.run(start(benchmark.steps))
+        picture = out / "deadlines.png"
+        draw_deadlines(result, picture)
+        _deliver(result, deadlines_table(result), json_file or out / "deadlines.json", picture)
+
+
+def _load(text: str) -> float | str:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if text != "safe" and not 0 < value <= 10:
+        raise typer.BadParameter(f"a load is a share of capacity such as 1.3, or 'safe', not '{text}'")
+    return text if text == "safe" else value
 
 
 @bench.command("shared-joins", epilog="Example:  kigen bench shared-joins --quick --json shared.json")

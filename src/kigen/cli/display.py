@@ -1,31 +1,35 @@
-"""What a run shows: a bar for finite sources, rates for live ones, plain lines when nobody watches; and the table at the end.
-
-Progress goes to standard error, the closing table to standard output.
+"""What a run shows: a bar for finite sources, a table that is refreshed in place for live ones, plain lines when nobody watches; and the
+table at the end. Progress goes to standard error, the closing table to standard output.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.live import Live
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from kigen.engine import Progress as RunProgress
 
 _PLAIN_EVERY_S = 5.0
+_RATE_OVER_S = 3.0
 
 
 class RunDisplay:
-    def __init__(self) -> None:
-        self._console = Console(stderr=True)
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True)
         self._bar: Progress | None = None
+        self._live: Live | None = None
         self._task: Any = None
         self._began = self._told = time.monotonic()
-        self._last = (self._began, 0)
+        self._seen: deque[tuple[float, dict[str, int]]] = deque()  # the last seconds: when, tuples of each query
 
     def __enter__(self) -> RunDisplay:
         if self._console.is_terminal:
@@ -43,6 +47,8 @@ class RunDisplay:
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
+        if self._live is not None:
+            self._live.stop()
 
     def starting(self) -> None:
         if self._bar is not None:
@@ -50,24 +56,70 @@ class RunDisplay:
 
     def show(self, progress: RunProgress) -> None:
         now = time.monotonic()
-        tuples = max((arrived for arrived, _ in progress.queries.values()), default=0)
-        if self._bar is not None:
+        rates = self._rates(now, progress)
+        if progress.live and self._console.is_terminal:
+            self._table(progress, rates, now)
+        elif self._bar is not None:
+            tuples = max((q.arrived for q in progress.queries.values()), default=0)
             total = None if progress.fraction is None else 1.0
-            rate = self._rate(now, tuples)
-            note = f"{tuples:,} tuples, {rate:,.0f}/s, {progress.batches} batches"
+            note = f"{tuples:,} tuples, {max(rates.values(), default=0.0):,.0f}/s, {progress.batches} batches"
             self._bar.update(self._task, description="running", total=total, completed=progress.fraction or 0.0, note=note)
         elif now - self._told >= _PLAIN_EVERY_S:
             self._told = now
-            share = "" if progress.fraction is None else f"{progress.fraction:.0%}, "
-            rate = tuples / (now - self._began)
-            sys.stderr.write(f"{share}{tuples} tuples, {rate:.0f} a second, {progress.batches} batches\n")
+            for line in plain_lines(progress, rates):
+                sys.stderr.write(line + "\n")
 
-    def _rate(self, now: float, tuples: int) -> float:
-        """Since about a second ago."""
-        at, before = self._last
-        if now - at > 1.0:
-            self._last = now, tuples
-        return (tuples - before) / (now - at) if now > at else 0.0
+    def _table(self, progress: RunProgress, rates: dict[str, float], now: float) -> None:
+        if self._live is None:
+            if self._bar is not None:
+                self._bar.stop()
+                self._bar = None
+            self._live = Live(console=self._console, transient=True, refresh_per_second=4)
+            self._live.start()
+        self._live.update(live_table(progress, rates, now - self._began))
+
+    def _rates(self, now: float, progress: RunProgress) -> dict[str, float]:
+        """Tuples a second of each query, over the last seconds."""
+        seen = {name: query.arrived for name, query in progress.queries.items()}
+        self._seen.append((now, seen))
+        while now - self._seen[0][0] > _RATE_OVER_S and len(self._seen) > 2:
+            self._seen.popleft()
+        since, before = self._seen[0]
+        return {name: (count - before[name]) / (now - since) if now > since else 0.0 for name, count in seen.items()}
+
+
+def live_table(progress: RunProgress, rates: dict[str, float], elapsed_s: float) -> Table:
+    k = "" if progress.k is None else f", k = {progress.k}"
+    overload = ", overloaded" if progress.overloaded else ""
+    share = "" if progress.fraction is None else f", {progress.fraction:.0%} of the input"
+    title = f"{elapsed_s:,.0f} s, {progress.batches:,} batches, policy {progress.policy}{k}{overload}{share}"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("query")
+    for name in ("tuples/s", "waiting", "p95 ms", "deadline ms", "SDMR %", "lines"):
+        table.add_column(name, justify="right")
+    for name, query in progress.queries.items():
+        missed = query.deadline_ms is not None and query.p95_ms is not None and query.p95_ms > query.deadline_ms
+        p95 = Text(_shown(query.p95_ms), style="red" if missed else "")
+        sdmr = Text(
+            "-" if query.deadline_ms is None and not query.sdmr else f"{100 * query.sdmr:.2f}", style="red" if query.sdmr > 0.05 else ""
+        )
+        table.add_row(name, f"{rates[name]:,.0f}", _shown(query.waiting), p95, _shown(query.deadline_ms), sdmr, f"{query.out:,}")
+    return table
+
+
+def plain_lines(progress: RunProgress, rates: dict[str, float]) -> list[str]:
+    """One line, and for live streams one more for each query."""
+    tuples = max((q.arrived for q in progress.queries.values()), default=0)
+    share = "" if progress.fraction is None else f"{progress.fraction:.0%}, "
+    k = "" if progress.k is None else f", k {progress.k}"
+    lines = [f"{share}{tuples} tuples, {max(rates.values(), default=0.0):.0f} a second, {progress.batches} batches{k}"]
+    if progress.live:
+        for name, query in progress.queries.items():
+            waiting = "" if query.waiting is None else f", {query.waiting} waiting"
+            p95 = "" if query.p95_ms is None else f", p95 {query.p95_ms:.0f} ms"
+            sdmr = "" if query.deadline_ms is None else f", SDMR {100 * query.sdmr:.2f} %"
+            lines.append(f"  {name}: {rates[name]:.0f}/s{waiting}{p95}{sdmr}")
+    return lines
 
 
 def closing_table(report: dict[str, Any], skipped: dict[str, list[str]]) -> None:
@@ -75,15 +127,21 @@ def closing_table(report: dict[str, Any], skipped: dict[str, list[str]]) -> None
     if not console.is_terminal:
         console = Console(width=140)
     queries = report["queries"]
-    counts = ["in", "out", *(name for name in ("late", "skipped") if any(q[name] for q in queries.values())), "missed"]
+    seldom = ("late", "skipped", "shed", "dropped")
+    counts = ["in", "out", *(name for name in seldom if any(q[name] for q in queries.values())), "missed"]
     table = Table(title=f"{report['batches']} batches in {report['wall_s']:.1f} s; latencies in ms", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("query")
-    for name in (*counts, "deadline", "p50", "p95", "p99"):
+    for name in (*counts, "SDMR %", "deadline", "p50", "p95", "p99"):
         table.add_column(name, justify="right")
     for name, query in queries.items():
-        numbers = [*(query[count] for count in counts), query["deadline_ms"], *query["latency_ms"].values()]
-        table.add_row(name, *(_shown(number) for number in numbers))
+        sdmr = "-" if query["deadline_ms"] is None else f"{100 * query['sdmr']:.2f}"
+        numbers = [query["deadline_ms"], *query["latency_ms"].values()]
+        table.add_row(name, *(_shown(query[count]) for count in counts), sdmr, *(_shown(number) for number in numbers))
     console.print(table)
+    for name, query in queries.items():
+        if query["missed"]:
+            parts = ", ".join(f"{time_ms:,.0f} ms {part}" for part, time_ms in query["missed_ms"].items())
+            console.print(f"{name}: a tuple that missed its deadline spent {parts}", highlight=False)
     for stream, rows in skipped.items():
         sys.stderr.write(f"skipped in stream '{stream}', the first of them:\n" + "".join(f"  {row}\n" for row in rows))
 

@@ -91,13 +91,16 @@ class Poisson(Arrivals):
 
 
 class Bursty(Arrivals):
-    """`burst` times the rate during the first `lasting_us` of every `every_us`; the mean over a period stays `rate`."""
+    """`burst` times the usual rate for `lasting_us` of every `every_us`, from `phase_us` into it on; the mean of a period stays `rate`."""
 
-    def __init__(self, base: Arrivals, burst: float, every_us: int, lasting_us: int) -> None:
+    def __init__(self, base: Arrivals, burst: float, every_us: int, lasting_us: int, phase_us: int = 0) -> None:
         self._base, self._every, self._lasting = base, every_us, lasting_us
         low = every_us / (lasting_us * burst + every_us - lasting_us)  # intensity between bursts, for a mean of 1
-        self._knots = np.array([0.0, lasting_us, every_us])  # real time within a period
-        self._work = np.array([0.0, lasting_us * low * burst, every_us])  # the even time that has passed by then
+        ends_us = phase_us + lasting_us
+        self._knots = np.array([0.0, phase_us, ends_us, every_us])  # real time within a period
+        self._work = np.array(
+            [0.0, phase_us * low, phase_us * low + lasting_us * low * burst, every_us]
+        )  # even time that has passed by then
 
     def offsets_us(self, first: int, end: int) -> Times:
         periods, rest = np.divmod(self._base.offsets_us(first, end), self._every)

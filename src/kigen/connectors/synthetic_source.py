@@ -19,7 +19,7 @@ from kigen.connectors.generators import column_generator
 from kigen.connectors.options import OptionError, check_names, duration_us, number, whole
 from kigen.plan.nodes import Stream
 
-_OPTIONS = ("rate", "arrivals", "seed", "duration", "rows", "start", "burst", "every", "lasting")
+_OPTIONS = ("rate", "arrivals", "seed", "duration", "rows", "start", "burst", "every", "lasting", "phase")
 
 
 class SyntheticSource(LiveSource):
@@ -106,4 +106,7 @@ class SyntheticSource(LiveSource):
         lasting = duration_us(owner, "lasting", option("lasting", "2 s"))
         if lasting >= every:
             raise OptionError(f"{owner}: lasting must be shorter than every", "lasting")
-        return Bursty(Poisson(rate, seed, self.stream.name), number(owner, "burst", option("burst", 4)), every, lasting)
+        phase = 0 if option("phase") is None else duration_us(owner, "phase", option("phase"))
+        if phase + lasting > every:
+            raise OptionError(f"{owner}: a burst must end within its period: phase and lasting together at most every", "phase")
+        return Bursty(Poisson(rate, seed, self.stream.name), number(owner, "burst", option("burst", 4)), every, lasting, phase)

@@ -29,6 +29,7 @@ class RunOptions:
     policy: str = DEFAULT_POLICY  # a name, and settings after a colon: ats:kp=1,ki=10,phi=100ms
     duration_s: float | None = None
     batch_rows: int = field(default_factory=lambda: _setting("KIGEN_BATCH_ROWS", BATCH_ROWS))
+    partitions: int | None = None  # tasks that run at once; None: one a core
     inline_bytes: int = field(default_factory=lambda: _setting("KIGEN_INLINE_BYTES", INLINE_BYTES))
     keep_results: bool = True  # for RunResult.dataframe
     runtime: str = "kigen.lifetimes:TaskRuntime"
@@ -43,6 +44,8 @@ class RunOptions:
             raise ArgumentError(f"the checkpoint must be a directory that all of Spark's machines share, not '{self.checkpoint}'")
         if self.duration_s is not None and self.duration_s <= 0:
             raise ArgumentError(f"duration must be above 0, not {self.duration_s}")
+        if self.partitions is not None and self.partitions < 1:
+            raise ArgumentError(f"at least one partition is needed, not {self.partitions}")
         if self.batch_rows < 1:
             raise ArgumentError(f"a batch must hold at least one tuple, not {self.batch_rows}")
 

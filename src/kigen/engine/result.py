@@ -17,10 +17,24 @@ Report = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class QueryProgress:
+    arrived: int
+    out: int
+    waiting: int | None  # tuples in its task's queue, when the last batch was admitted; None if nothing is queued for it
+    p95_ms: float | None
+    deadline_ms: float | None
+    sdmr: float
+
+
+@dataclass(frozen=True)
 class Progress:
     fraction: float | None  # of finite inputs, 0..1
     batches: int
-    queries: dict[str, tuple[int, int]]  # tuples in, lines out
+    queries: dict[str, QueryProgress]
+    live: bool = False  # tuples arrive as time passes, and a policy admits them
+    policy: str = ""
+    k: int | None = None  # basic batches in a scheduling batch, where the policy has such
+    overloaded: bool = False
 
 
 def report_of(app: App, options: RunOptions, metrics: Metrics, wall_s: float, policy: dict[str, Any]) -> Report:

@@ -18,9 +18,9 @@ from kigen.connectors import InputError, open_sink
 from kigen.engine.fingerprint import check_or_write, fingerprint
 from kigen.engine.options import RunOptions
 from kigen.engine.owner import Owner
-from kigen.engine.result import Progress, RunResult, report_of
+from kigen.engine.result import Progress, QueryProgress, RunResult, report_of
 from kigen.lifetimes import EvaluationError
-from kigen.plan.nodes import App, Connector
+from kigen.plan.nodes import App, Connector, Query
 from kigen.spark.letting_go import sink_of_shed
 from kigen.spark.pipeline import Pipeline, warm_up
 from kigen.spark.results import results_sink
@@ -73,6 +73,7 @@ class Run:
             policy=options.scheduling[0],
             settings=replace(options.scheduling[1], may_drop=not options.drain),
             batch_rows=options.batch_rows,
+            partitions=options.partitions,
             inline_bytes=options.inline_bytes,
             runtime=options.runtime,
         )
@@ -188,9 +189,18 @@ class Run:
     def progress(self) -> Progress:
         fractions = [source.fraction(self._sink.record.positions.get(name) or source.initial()) for name, source in self._sources.items()]
         known = [f for f in fractions if f is not None]
-        metrics = self._sink.metrics
-        arrived = {name: (m.arrived, m.out) for name, m in metrics.queries.items()}
-        return Progress(min(known) if known and len(known) == len(fractions) else None, metrics.batches, arrived)
+        fraction = min(known) if known and len(known) == len(fractions) else None
+        told, live = self._sink.scratch.policy_report(), any(source.live for source in self._sources.values())
+        waiting = {q.name: told.get("waiting", {}).get(task.name) for task in self._spec.tasks for q in task.queries}
+        with self._sink.lock:
+            queries = {q.name: self._of_query(q, waiting[q.name]) for q in self.app.queries}
+        overloaded = bool(told.get("overload"))
+        return Progress(fraction, self._sink.metrics.batches, queries, live, self._spec.policy, told.get("k"), overloaded)
+
+    def _of_query(self, query: Query, waiting: int | None) -> QueryProgress:
+        mine = self._sink.metrics.queries[query.name]
+        report = mine.report(query.deadline_us)
+        return QueryProgress(mine.arrived, mine.out, waiting, report["latency_ms"]["p95"], report["deadline_ms"], report["sdmr"])
 
     @property
     def commits(self) -> list[tuple[float, int]]:

@@ -87,7 +87,10 @@ def next_offset(
     )
     if not ranges and not got:
         return start
-    taken = {task: {"ranges": [piece.to_json() for piece in mine.ranges], "shed": mine.shed} for task, mine in got.items()}
+    taken = {
+        task: {"ranges": [piece.to_json() for piece in mine.ranges], "shed": {s: list(passed) for s, passed in mine.shed.items()}}
+        for task, mine in got.items()
+    }
     changed = {"logs": states, "ranges": [piece.to_json() for piece in ranges], "queues": queues, "taken": taken}
     return {**start, "seq": start["seq"] + 1, "admitted_us": now_us, **changed}
 

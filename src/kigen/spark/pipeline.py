@@ -68,4 +68,4 @@ def _start(spark: SparkSession, spec: RunSpec, sink: Callable[[DataFrame, int], 
 
 def _partitions(spark: SparkSession, spec: RunSpec) -> int:
     """One a core at most: every partition is another Python stage in every batch."""
-    return max(1, min(len(spec.tasks), int(spark.sparkContext.defaultParallelism)))
+    return max(1, min(len(spec.tasks), spec.partitions or int(spark.sparkContext.defaultParallelism)))

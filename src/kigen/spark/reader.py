@@ -88,7 +88,7 @@ def _rows(spec: RunSpec, start: Offset, end: Offset) -> Iterator[Row]:
         batch = {task.name: {"ranges": [], "shed": {}} for task in spec.tasks}
     for task, mine in batch.items():
         payload: dict[str, Any] = {"started_us": end["started_us"], "admitted_us": end["admitted_us"], **mine}
-        yield task, 0, end["seq"], json.dumps(payload)
+        yield task, spec.bucket(task), end["seq"], json.dumps(payload)
 
 
 def _now_us() -> int:

@@ -9,12 +9,14 @@ import base64
 import importlib
 import pickle
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from kigen.connectors import Source, open_source
 from kigen.plan.nodes import App
 from kigen.plan.tasks import Task, extract_tasks
 from kigen.schedule import DEFAULT_POLICY, Settings
+from kigen.spark.buckets import bucket_of
 
 BATCH_ROWS = 500_000
 INLINE_BYTES = 64 << 10  # a kernel snapshot up to this size lies in the state itself, a larger one in a file
@@ -31,6 +33,7 @@ class RunSpec:
     policy: str = DEFAULT_POLICY
     settings: Settings = field(default_factory=Settings)
     batch_rows: int = BATCH_ROWS
+    partitions: int | None = None  # None: one a core, as far as there are tasks
     inline_bytes: int = INLINE_BYTES
     warm_up: bool = False  # one batch without input, for nothing but to have everything started
     runtime: str = "kigen.lifetimes:TaskRuntime"  # module:class, so that tests can put another in its place
@@ -54,9 +57,12 @@ class RunSpec:
         """The shortest deadline that is to be kept: a drain has none, it is to be over soon."""
         return None if self.draining else min((q.deadline_us for q in self.app.queries if q.deadline_us is not None), default=None)
 
-    @property
+    @cached_property
     def tasks(self) -> tuple[Task, ...]:
         return extract_tasks(self.app)
+
+    def bucket(self, task: str) -> int:
+        return bucket_of(task, next(i for i, t in enumerate(self.tasks) if t.name == task))
 
     def source(self, stream: str, started_us: int) -> Source:
         """`started_us` is when the first run on the checkpoint began, as its offsets say: live sources count from it."""

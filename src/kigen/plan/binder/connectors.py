@@ -66,6 +66,7 @@ _SYNTHETIC = {
     "burst": _Kind("a number above 0", _number, "4"),
     "every": _TIME,
     "lasting": _TIME,
+    "phase": _TIME,
     "start": _Kind("a timestamp such as '2024-01-01T00:00:00Z'", _like(_INSTANT), "'2024-01-01T00:00:00Z'"),
 }
 _REQUIRED = {**dict.fromkeys(FILES, "path"), "synthetic": "rate"}

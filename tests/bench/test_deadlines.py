@@ -1,0 +1,69 @@
+"""`kigen bench deadlines` without Spark: the app it writes, what it makes of reports, the table and the picture."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from kigen.bench.deadlines import CLASSES_S, QUERIES, DeadlinesSettings, app_text, cell_of, least_sdmr, saturated_rate
+from kigen.bench.deadlines_shown import deadlines_table, draw_deadlines
+from kigen.connectors import LiveSource, open_source
+from kigen.plan import bind
+
+
+def test_the_app_has_bursts_of_four_times_the_mean_at_moments_of_their_own() -> None:
+    app = bind(app_text(200.0, 100.0, DeadlinesSettings()))
+    assert [q.deadline_us for q in app.queries[:6]] == [c * 1_000_000 for c in (*CLASSES_S, CLASSES_S[0])]
+    assert all(q.firm and q.cost_us == 150 for q in app.queries)
+    peaks = set()
+    for stream in app.streams:
+        source = open_source(stream, ".", False, 0)
+        assert isinstance(source, LiveSource)
+        seconds = [source.arrived_by(t * 100_000) - source.arrived_by((t - 10) * 100_000) for t in range(10, 200)]
+        assert 3.2 < max(seconds) / 200 < 5.0
+        assert 0.8 < source.arrived_by(100_000_000) / 20_000 < 1.2
+        peaks.add(seconds.index(max(seconds)))
+    assert len(peaks) > QUERIES / 2
+
+
+def test_capacity_is_that_of_the_long_batches() -> None:
+    commits = [(1.0, 10), (2.0, 30), (4.0, 100), (10.0, 400), (20.0, 900)]
+    assert saturated_rate(commits) == QUERIES * 50
+    with pytest.raises(ValueError, match="too short"):
+        saturated_rate([(1.0, 10)])
+
+
+def report_with(missed: int, shed: int) -> dict[str, Any]:
+    query = {"in": 1000, "missed": missed, "shed": shed, "latency_ms": {"p50": 1.0, "p95": 900.0, "p99": 1.0}}
+    return {
+        "queries": {f"q{i}": query for i in range(QUERIES)},
+        "wall_s": 10.0,
+        "batches": 7,
+        "batch_ms": {"p50": 400.0, "p95": 1.0},
+        "costs": {"fixed_us": 1.0, "tasks": {}},
+    }
+
+
+def test_cells_count_what_was_late_or_shed_class_by_class(tmp_path: Path) -> None:
+    cell = cell_of("1.3", 1.3, "pack", {"report": report_with(50, 150)}, 0.15, 10.0)
+    assert cell["sdmr"] == cell["classes"]["30"]["sdmr"] == 0.2
+    assert (cell["goodput"], cell["classes"]["1"]["in"]) == (QUERIES * 80.0, 4000)
+    assert cell["bound"] == least_sdmr(1.3, 0.15) == pytest.approx(1 - 0.7 / 1.3)
+    other = cell_of("safe", 0.6, "all", {"report": report_with(0, 0)}, 0.15, 10.0)
+    result = {
+        "cells": [cell, other, {**other, "policy": "pack"}, {**cell, "policy": "all"}],
+        "classes_s": list(CLASSES_S),
+        "fixed_s": 0.15,
+        "capacity": 9000.0,
+        "machine": {"cores": 2, "date": "today"},
+        "settings": {"seconds": 60.0},
+    }
+    draw_deadlines(result, tmp_path / "d.png")
+    assert (tmp_path / "d.png").stat().st_size > 10_000
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(deadlines_table(result))
+    assert "0.60 (safe)" in console.export_text()

@@ -1,0 +1,46 @@
+"""What a live run shows, on a terminal and without one."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from kigen.cli.display import RunDisplay, live_table, plain_lines
+from kigen.engine import Progress
+from kigen.engine.result import QueryProgress
+
+LATE = QueryProgress(1000, 400, 37, 1200.0, 1000.0, 0.25)
+FREE = QueryProgress(500, 500, None, 80.0, None, 0.0)
+LIVE = Progress(None, 12, {"hot": LATE, "free": FREE}, live=True, policy="ats", k=4, overloaded=True)
+
+
+def test_the_table_has_rate_queue_p95_sdmr_and_k() -> None:
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(live_table(LIVE, {"hot": 512.4, "free": 0.0}, 9.0))
+    text = console.export_text()
+    assert "9 s, 12 batches, policy ats, k = 4, overloaded" in text
+    row = next(line.split() for line in text.splitlines() if "hot" in line)
+    assert row == ["hot", "512", "37", "1,200", "1,000", "25.00", "400"]
+    free = next(line.split() for line in text.splitlines() if "free" in line)
+    assert free == ["free", "0", "-", "80", "-", "-", "500"]
+
+
+def test_plain_lines_say_the_same_without_a_terminal() -> None:
+    lines = plain_lines(LIVE, {"hot": 512.4, "free": 0.0})
+    assert lines == [
+        "1000 tuples, 512 a second, 12 batches, k 4",
+        "  hot: 512/s, 37 waiting, p95 1200 ms, SDMR 25.00 %",
+        "  free: 0/s, p95 80 ms",
+    ]
+    assert plain_lines(Progress(0.5, 3, {"free": FREE}), {"free": 2.0}) == ["50%, 500 tuples, 2 a second, 3 batches"]
+
+
+def test_a_terminal_is_refreshed_in_place_and_left_clean() -> None:
+    out = io.StringIO()
+    with RunDisplay(Console(file=out, force_terminal=True, width=100)) as display:
+        display.starting()
+        display.show(LIVE)
+        display.show(LIVE)
+    assert "policy ats" in out.getvalue()
+    assert "\x1b[" in out.getvalue()
