@@ -1,0 +1,73 @@
+"""Random plans with periods: what a placement says it holds is not late in virtual time, with blocking by a running tuple.
+
+Operators are thrown onto nodes at random, and deadlines are then cut down to what the placement promises for each output, so that the
+smallest flaw in its demand test, or in the simulator, would show."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from kigen.placement import Placement, Problem
+from kigen.placement.assemble import assemble
+from kigen.placement.network import Network, arrival_us, route_all
+from kigen.placement.split import by_level, reserve
+from kigen.placement.tasks import finish_us
+from kigen.simulate.nodes_plans import late_in, random_plan
+
+
+def thrown(plan: Problem, seed: int, scale: float = 1.0) -> tuple[Problem, Placement]:
+    """A random placement of the plan with its costs scaled, and sub-deadlines as for the plan itself."""
+    rng, network = random.Random(seed), Network(plan)
+    nodes = {o.name: rng.choice(plan.allowed[o.name]) for o in plan.operators}
+    scaled = replace(plan, operators=tuple(replace(o, cost_us=o.cost_us * scale) for o in plan.operators))
+    return scaled, assemble(scaled, nodes, route_all(network, nodes), by_level(plan, reserve(plan, network)), 0.0, "thrown")
+
+
+def fullest(plan: Problem, seed: int) -> tuple[Problem, Placement] | None:
+    """With the highest costs for which the placement still holds."""
+    low, high = 0.01, 3.0
+    if not thrown(plan, seed, low)[1].holds:
+        return None
+    for _ in range(12):
+        middle = (low + high) / 2
+        low, high = (middle, high) if thrown(plan, seed, middle)[1].holds else (low, middle)
+    return thrown(plan, seed, low)
+
+
+def promised(plan: Problem, placement: Placement) -> Problem:
+    """The plan with no more time than the placement needs by its own account."""
+    arrivals = arrival_us(plan, placement.nodes, placement.routes)
+    finish = finish_us(plan, placement.tasks, arrivals, placement.nodes)
+    tight = [replace(o, deadline_us=finish.get(o.stream, 0.0) + arrivals[o.stream][o.sink]) for o in plan.outputs]
+    return replace(plan, outputs=tuple(tight))
+
+
+@pytest.mark.parametrize("first", [0, 10, 20])
+def test_what_holds_is_not_late(first: int) -> None:
+    full = [(seed, found) for seed in range(first, first + 10) if (found := fullest(random_plan(seed), seed)) is not None]
+    assert len(full) >= 5
+    for seed, (plan, placement) in full:
+        assert placement.holds
+        assert not late_in(promised(plan, placement), placement, seed, rounds=2), f"seed {seed}"
+
+
+def test_what_does_not_hold_may_be_late() -> None:
+    """Else the test above could not fail."""
+    late = 0
+    for seed in range(12):
+        plan, placement = thrown(random_plan(seed), seed, 1.5)
+        late += bool(not placement.holds and late_in(plan, placement, seed, rounds=1))
+    assert late >= 3
+
+
+def test_a_seed_says_everything() -> None:
+    assert random_plan(7) == random_plan(7)
+    assert random_plan(7) != random_plan(8)
+
+
+def test_counts_of_tuples_are_whole() -> None:
+    for seed in range(50):
+        assert all(count == int(count) for count in random_plan(seed).tuples.values())
