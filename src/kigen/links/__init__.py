@@ -1,5 +1,8 @@
 """Queues of named streams, and links between them over Arrow Flight."""
 
+from kigen.links.address import Address, Security
+from kigen.links.client import Link, Received
+from kigen.links.connection import Patience
 from kigen.links.errors import (
     BadRequest,
     CorruptLog,
@@ -20,28 +23,37 @@ from kigen.links.errors import (
 from kigen.links.queue import MAIN, Appended, Queue
 from kigen.links.reading import Reading
 from kigen.links.record import ENDED, NO_PROGRESS
+from kigen.links.server import LinkServer
 from kigen.links.settings import QueueSettings
+from kigen.links.writer import LinkWriter
 
 __all__ = [
     "ENDED",
     "MAIN",
     "NO_PROGRESS",
+    "Address",
     "Appended",
     "BadRequest",
     "CorruptLog",
     "Fenced",
+    "Link",
     "LinkDown",
     "LinkError",
     "LinkRefused",
+    "LinkServer",
+    "LinkWriter",
     "OffsetAhead",
     "OffsetTrimmed",
+    "Patience",
     "Queue",
     "QueueClosed",
     "QueueFull",
     "QueueInUse",
     "QueueSettings",
     "Reading",
+    "Received",
     "SchemaMismatch",
+    "Security",
     "SequenceGap",
     "StorageFailed",
     "UnknownStream",

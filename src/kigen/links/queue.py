@@ -34,6 +34,7 @@ class Appended:
     end: int  # the next offset
     old: int  # tuples that were here already
     next: int  # the producer's next sequence number
+    start: int  # the first offset kept
 
 
 class Queue(QueueCore):
@@ -44,6 +45,7 @@ class Queue(QueueCore):
         with self._open():
             producer = self._parties.open_producer(name, epoch, counts, at)
             self._store.write_state(self._sync_each)
+            self._changed.notify_all()  # whoever waits for room may be fenced now
             return Producer(**vars(producer))
 
     def append(
@@ -90,7 +92,7 @@ class Queue(QueueCore):
                 self._note_only(who, at, progress_us)
             else:
                 self._add(without(unit, old, self.schema), who, at + old, progress_us)
-            return Appended(self._parties.end - (tuples - old), self._parties.end, old, who.next)
+            return Appended(self._parties.end - (tuples - old), self._parties.end, old, who.next, self._parties.start)
 
     def progress(self, progress_us: int, producer: str = MAIN, epoch: int | None = None) -> None:
         """Promises that no tuple older than this will be appended. ENDED: none at all."""

@@ -1,0 +1,128 @@
+"""What travels beside blocks: requests and answers as JSON with checked fields, acks as three numbers. Nothing is unpickled.
+
+Invariant: a request has exactly the fields of its kind, each of its type; anything else is a BadRequest, never a guess.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.flight as fl
+
+from kigen.links.errors import BadRequest, Data, LinkError, QueueClosed, from_json
+from kigen.links.record import NO_PROGRESS
+
+VERSION = 1
+_LONGEST = 64 * 1024  # bytes of a request
+_INFO = 4096  # bytes of an error: it travels in a header
+_ACK = struct.Struct("<qqq")
+Spec = dict[str, tuple[tuple[type, ...], Any]]  # field -> types, default (REQUIRED: none)
+REQUIRED = object()
+_INT, _MAYBE_INT, _TEXT, _BOOL, _NUMBER = (int,), (int, type(None)), (str,), (bool,), (int, float)
+
+APPEND: Spec = {
+    "stream": (_TEXT, REQUIRED),
+    "producer": (_TEXT, REQUIRED),
+    "epoch": (_INT, REQUIRED),
+    "wait_s": (_NUMBER, 3600.0),
+    "call": (_TEXT, ""),  # a name by which the client may leave
+}
+READ: Spec = {
+    "stream": (_TEXT, REQUIRED),
+    "reader": (_TEXT, ""),
+    "offset": (_INT, REQUIRED),
+    "max_tuples": (_INT, 1 << 20),
+    "max_bytes": (_INT, 1 << 26),
+    "min_tuples": (_INT, 1),
+    "wait_s": (_NUMBER, 0.0),
+    "follow_s": (_NUMBER, 0.0),  # go on giving for so long; 0: answer once
+    "known_progress_us": (_MAYBE_INT, None),
+    "skip_trimmed": (_BOOL, False),
+    "may_be_ahead": (_BOOL, False),
+    "compress": (_TEXT, "none"),
+}
+_NAMED: Spec = {"stream": (_TEXT, REQUIRED), "epoch": (_MAYBE_INT, None)}
+ACTIONS: dict[str, Spec] = {
+    "hello": {"version": (_INT, REQUIRED)},
+    "streams": {},
+    "leave": {"call": (_TEXT, REQUIRED)},
+    "status": {"stream": (_TEXT, REQUIRED)},
+    "open_producer": {**_NAMED, "name": (_TEXT, REQUIRED), "counts": (_TEXT, "tuples"), "at": (_MAYBE_INT, None)},
+    "progress": {**_NAMED, "producer": (_TEXT, REQUIRED), "progress_us": (_INT, REQUIRED)},
+    "skip": {**_NAMED, "producer": (_TEXT, REQUIRED), "offset": (_INT, REQUIRED)},
+    "open_reader": {**_NAMED, "name": (_TEXT, REQUIRED), "at": (_MAYBE_INT, None)},
+    "ack": {**_NAMED, "reader": (_TEXT, REQUIRED), "offset": (_INT, REQUIRED), "note": (_TEXT, "")},
+    "require": {"stream": (_TEXT, REQUIRED), "readers": ((list,), REQUIRED)},
+    "trim": {"stream": (_TEXT, REQUIRED), "offset": (_INT, REQUIRED)},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """A unit was taken: the producer's next sequence number, and what the queue holds."""
+
+    next: int
+    end: int
+    start: int
+
+    def pack(self) -> bytes:
+        return _ACK.pack(self.next, self.end, self.start)
+
+    @staticmethod
+    def unpack(data: Any) -> Ack:
+        return Ack(*_ACK.unpack(bytes(data)))
+
+
+CLOSING = Ack(-1, -1, -1)  # no ack: the server asks its clients to end their streams
+
+
+def parse(data: Any, spec: Spec) -> dict[str, Any]:
+    """The fields of a request, checked and completed."""
+    if len(data) > _LONGEST:
+        raise BadRequest(f"a request of {len(data):,} bytes: at most {_LONGEST:,} are allowed")
+    try:
+        given = json.loads(bytes(data) or b"{}")
+    except ValueError as error:
+        raise BadRequest("a request that is not JSON") from error
+    if not isinstance(given, dict) or not given.keys() <= spec.keys():
+        raise BadRequest(f"a request with the fields {', '.join(spec)} is required")
+    found: dict[str, Any] = {}
+    for name, (types, default) in spec.items():
+        value = given.get(name, default)
+        right = isinstance(value, types) and (not isinstance(value, bool) or bool in types)
+        if value is REQUIRED or not right:
+            raise BadRequest(f"field '{name}' of a request: {' or '.join(t.__name__ for t in types)} is required")
+        if isinstance(value, int) and not NO_PROGRESS <= value < 2**63:
+            raise BadRequest(f"field '{name}' of a request does not fit 64 bits")
+        found[name] = value
+    return found
+
+
+def request(**fields: Any) -> bytes:
+    return json.dumps(fields).encode()
+
+
+def as_flight(error: LinkError) -> Exception:
+    """What a server raises. A queue that closes is a matter of time: the client tries again."""
+    info = json.dumps(error.to_json()).encode()
+    if len(info) > _INFO:
+        info = json.dumps({"error": type(error).__name__, "message": error.message[:1024], "data": {}}).encode()
+    kind = fl.FlightUnavailableError if isinstance(error, QueueClosed) else fl.FlightServerError
+    raised: Exception = kind(error.message[:1024], extra_info=info)
+    return raised
+
+
+def from_flight(error: Any) -> LinkError | None:
+    """The error of the other side, or None if it is trouble of the link itself."""
+    info = getattr(error, "extra_info", None)
+    if not info:
+        return None
+    try:
+        value: Data = json.loads(info)
+    except ValueError:
+        return None
+    found = from_json(value) if isinstance(value, dict) else None
+    return None if isinstance(found, QueueClosed) else found
