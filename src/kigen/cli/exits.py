@@ -10,7 +10,18 @@ import typer
 
 from kigen.language import CqlErrors
 
-_WRONG_APP_OR_ARGUMENTS = {"CqlError", "CqlErrors", "OptionError", "ArgumentError", "CheckpointMismatch", "AppNotFound", "NothingToDraw"}
+_WRONG_APP_OR_ARGUMENTS = {
+    "CqlError",
+    "CqlErrors",
+    "OptionError",
+    "ArgumentError",
+    "CheckpointMismatch",
+    "AppNotFound",
+    "NothingToDraw",
+    "NodesFileError",
+    "ProblemError",
+    "ProfileError",
+}
 _RUN_FAILED = {"InputError", "EvaluationError", "RunFailed", "CheckpointInUse", "SparkUnavailable", "ContestantFailed"}
 
 

@@ -110,13 +110,28 @@ def check(app_file: AppFile) -> None:
         typer.echo(f"{app_file}: {_plural(len(loaded.streams), 'stream')}, {_plural(len(loaded.queries), 'query', 'queries')}, no errors")
 
 
-@app.command()
+class Allocation(StrEnum):
+    deadline = "deadline"
+    sqpr = "sqpr"
+
+
+@app.command(epilog="Example:  kigen explain rooms.cql --nodes nodes.toml --picture placement.png")
 def explain(
     app_file: AppFile,
     format: Annotated[PlanFormat, typer.Option(help="A tree, JSON, or a Mermaid diagram.")] = PlanFormat.text,
+    nodes: Annotated[Path | None, typer.Option(metavar="FILE", help="A nodes file: place the plan on its nodes.")] = None,
+    profile: Annotated[Path | None, typer.Option(metavar="FILE", help="Costs from a trial: the report of 'kigen run --report'.")] = None,
+    allocate: Annotated[Allocation, typer.Option(help="By deadlines, or as SQPR: traffic and load only.")] = Allocation.deadline,
+    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="For the placement; the best found so far is shown.", min=1)] = 60.0,
+    picture: Annotated[Path | None, typer.Option(metavar="PNG", help="Also draw the plan over the nodes.")] = None,
 ) -> None:
-    """Show the plan: streams, operators, what queries share, tasks."""
+    """Show the plan: streams, operators, what queries share, tasks; with --nodes, what runs where and by when."""
     with exit_codes():
+        if nodes is not None:
+            from kigen.cli.placement import explain_nodes
+
+            typer.echo(explain_nodes(app_file, nodes, profile, allocate.value, time_limit, format.value, picture), nl=False)
+            return
         from kigen.cli.loading import load
         from kigen.plan.explain import explain as explained
 

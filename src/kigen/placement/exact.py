@@ -257,6 +257,9 @@ class ExactModel:
             while ready := [l for l in links if l[0] in at and l[1] not in at]:
                 way.append(ready[0])
                 at.add(ready[0][1])
+            wanted = {nodes[o] for o in p.consumers[s]} | {o.sink for o in p.outputs if o.stream == s}
+            while idle := [l for l in way if l[1] not in wanted and all(l[1] != other[0] for other in way)]:
+                way.remove(idle[0])
             if way:
                 found[s] = tuple(way)
         return found

@@ -25,7 +25,7 @@ from kigen.placement.split import Shares, by_level, by_work, least, reserve
 ALLOCATIONS = ("deadline", "sqpr")
 FLOOR = 0.05  # of every span of time left free by the fixed-split model
 _FLOORS = (0.15, 0.3, 0.45, 0.6, 0.75)
-_EXACT_PAIRS = 900  # operators that may meet, counted in pairs and nodes: up to here the paper's model is tried
+_EXACT_PAIRS = 100  # up to so many pairs of operators and nodes where they may meet, the paper's model is tried
 
 Clock = Callable[[], float]
 
@@ -57,8 +57,8 @@ def _by_deadline(problem: Problem, network: Network, left_s: Clock, limits: Limi
     hopeless = impossible(problem, network)
     found: Placement | None = None
     if not hopeless and is_small(problem):
-        found = _exact(problem, _half(left_s))
-        if found is not None and found.holds:
+        found, proven = _exact(problem, _half(left_s))
+        if found is not None and found.holds and proven:
             return found
     fixed, _ = fixed_split(problem, network, left_s, limits)
     if fixed.holds or found is None:
@@ -75,25 +75,27 @@ def _half(left_s: Clock) -> Clock:
 
 
 def is_small(problem: Problem) -> bool:
-    """Whether the paper's model is worth trying: by the pairs of operators that may meet on a node."""
+    """Whether the paper's model is worth trying: by the pairs that may meet on a node and of which one is free to move."""
     names = list(problem.operator)
+    if len(names) > 60:
+        return False
     meet = 0
     for i, a in enumerate(names):
-        if len(names) > 60:
-            return False
-        meet += sum(len(set(problem.allowed[a]) & set(problem.allowed[b])) for b in names[i + 1 :])
+        for b in names[i + 1 :]:
+            if len(problem.allowed[a]) > 1 or len(problem.allowed[b]) > 1:
+                meet += len(set(problem.allowed[a]) & set(problem.allowed[b]))
     return meet <= _EXACT_PAIRS
 
 
-def _exact(problem: Problem, left_s: Clock) -> Placement | None:
+def _exact(problem: Problem, left_s: Clock) -> tuple[Placement | None, bool]:
     model = ExactModel(problem)
     answer, proven = model.solve(left_s)
     if answer.values is None:
-        return None
+        return None, False
     nodes = model.nodes(answer.values)
     routes = model.routes(answer.values, nodes)
     placed = assemble(problem, nodes, routes, model.shares(answer.values), 0.0, "exact" if proven else "exact, time ran out")
-    return replace(placed, bound=placed.traffic if proven else 0.0)
+    return replace(placed, bound=placed.traffic if proven else 0.0), proven
 
 
 def fixed_split(problem: Problem, network: Network, left_s: Clock, limits: Limits) -> tuple[Placement, Found]:

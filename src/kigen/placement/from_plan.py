@@ -1,0 +1,178 @@
+"""From an app and a nodes file to a placement problem: every operator of the plan, its cost, and where it may run.
+
+An operator is named by the first query that needs it and what it does: `hot.filter`, `hot.window2`. Costs and selectivities come from
+the nodes file, else from a profile (a task's cost a tuple, shared out over its operators by `_WEIGHT`), else from guesses, with a warning.
+Invariant: equal sub-plans are one operator, as they run once. Cost: linear in the plan.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kigen.placement.nodes_file import NodesFile, NodesFileError
+from kigen.placement.nodes_values import suggest
+from kigen.placement.problem import Operator, Output, Problem, Stream
+from kigen.placement.profile import Profile
+from kigen.plan import nodes as plan
+from kigen.plan.explain import tree_children
+from kigen.plan.tasks import extract_tasks
+from kigen.plan.types import Schema, Type
+
+# Relative cost of a tuple, and the tuples out for one in where nobody knows.
+_WEIGHT = {"window": 1.0, "filter": 1.0, "project": 1.0, "join": 4.0, "aggregate": 3.0, "distinct": 2.0, "except": 3.0, "intersect": 3.0}
+_SELECTIVITY = {"filter": 0.5, "distinct": 0.5}
+_GUESS_US = 5.0  # of weight 1
+_GUESS_RATE = 1000.0
+
+
+@dataclass(frozen=True)
+class PlacedPlan:
+    """`plan_nodes`: operator -> its node of the plan."""
+
+    problem: Problem
+    plan_nodes: dict[str, plan.Node]
+    warnings: tuple[str, ...]
+
+
+def name_operators(app: plan.App) -> dict[plan.Node, str]:
+    """Every operator of the plan, children first."""
+    names: dict[plan.Node, str] = {}
+    for query in app.queries:
+        used: Counter[str] = Counter()
+        for node in query.root.walk():
+            if isinstance(node, plan.Scan) or node in names:
+                continue
+            kind = kind_of(node)
+            used[kind] += 1
+            names[node] = f"{query.name}.{kind}" + (str(used[kind]) if used[kind] > 1 else "")
+    return names
+
+
+def kind_of(node: plan.Node) -> str:
+    if isinstance(node, plan.ToStream):
+        return node.kind.value.lower()
+    return "union" if isinstance(node, plan.UnionAll) else type(node).__name__.lower()
+
+
+def from_plan(app: plan.App, nodes: NodesFile, profile: Profile | None = None) -> PlacedPlan:
+    names = name_operators(app)
+    _check(app, nodes, names)
+    warnings: list[str] = []
+    sources = [_source(app, stream, nodes, profile, warnings) for stream in app.streams if _is_read(app, stream.name)]
+    costs = _costs(app, names, profile)
+    guessed = 0
+    operators, streams = [], list(sources)
+    for node, name in names.items():
+        given = nodes.operators.get(name)
+        kind = kind_of(node)
+        cost = given.cost_us if given is not None and given.cost_us is not None else costs.get(name)
+        guessed += cost is None
+        inputs = tuple(dict.fromkeys(_stream_of(child, names) for child in tree_children(node)))
+        share = given.selectivity if given is not None else None
+        if share is None:
+            share = _selectivity(app, node, kind, profile)
+        operators.append(
+            Operator(name, inputs, f"{name} >", cost or _GUESS_US * _WEIGHT.get(kind, 1.0), share, given.nodes if given is not None else ())
+        )
+        streams.append(Stream(f"{name} >", bytes_per_tuple=_bytes(node.schema, node.is_stream)))
+    if guessed:
+        warnings.append(
+            f"{guessed} of {len(names)} operators have no measured cost: they are guessed. Give --profile FILE, a report that "
+            "'kigen run --report FILE' of a trial wrote, or cost_us in the nodes file"
+        )
+    outputs = tuple(
+        Output(q.name, _stream_of(q.root, names), _sink(nodes, q.name), float(q.deadline_us or nodes.default_deadline_us))
+        for q in app.queries
+    )
+    problem = Problem(tuple(n.node for n in nodes.nodes), nodes.links, tuple(streams), tuple(operators), outputs)
+    return PlacedPlan(problem, {name: node for node, name in names.items()}, tuple(warnings))
+
+
+def _is_read(app: plan.App, stream: str) -> bool:
+    return any(stream in q.streams for q in app.queries)
+
+
+def _check(app: plan.App, nodes: NodesFile, names: dict[plan.Node, str]) -> None:
+    """Everything the nodes file names must exist in the app, and every stream and query must have its place."""
+    errors: list[str] = []
+    streams, queries = [s.name for s in app.streams], [q.name for q in app.queries]
+
+    def known(section: str, given: Iterable[str], there: list[str], what: str) -> None:
+        for name in given:
+            if name not in there:
+                errors.append(f"[{section}] {name}: the app has no such {what}; {suggest(name, there, 'there is')}")
+
+    known("streams", nodes.streams, streams, "stream")
+    known("results", nodes.results, [*queries, "default"], "query")
+    known("operators", nodes.operators, list(names.values()), "operator")
+    first = nodes.nodes[0].name
+    for stream in app.streams:
+        if _is_read(app, stream.name) and stream.name not in nodes.streams and len(nodes.nodes) > 1:
+            errors.append(f'stream {stream.name} is born nowhere: write [streams.{stream.name}] and below it born = "{first}"')
+    for query in queries:
+        if query not in nodes.results and "default" not in nodes.results and len(nodes.nodes) > 1:
+            errors.append(f'results of {query} are wanted nowhere: write {query} = "{first}" below [results], or default = "{first}"')
+    if errors:
+        raise NodesFileError(nodes.file, tuple(errors))
+
+
+def _sink(nodes: NodesFile, query: str) -> str:
+    return nodes.results.get(query) or nodes.results.get("default") or nodes.nodes[0].name
+
+
+def _stream_of(node: plan.Node, names: dict[plan.Node, str]) -> str:
+    return node.stream if isinstance(node, plan.Scan) else f"{names[node]} >"
+
+
+def _source(app: plan.App, stream: plan.Stream, nodes: NodesFile, profile: Profile | None, warnings: list[str]) -> Stream:
+    entry = nodes.streams.get(stream.name)
+    rate = entry.rate if entry is not None else None
+    if rate is None and isinstance(stream.source.option("rate"), int | float):
+        rate = float(stream.source.option("rate"))
+    if rate is None and profile is not None:
+        only = [q.name for q in app.queries if q.streams == (stream.name,) and q.name in profile.rate]
+        rate = max((profile.rate[q] for q in only), default=None)
+    if rate is None:
+        rate = _GUESS_RATE
+        warnings.append(
+            f"the rate of stream {stream.name} is not known; {rate:g} tuples/s are assumed: write rate = ... below [streams.{stream.name}]"
+        )
+    if stream.shed is not None:
+        rate = min(rate, stream.shed.above_per_second)
+    period = (entry.period_us if entry is not None else None) or nodes.period_us
+    size = entry.tuple_bytes if entry is not None and entry.tuple_bytes is not None else _bytes(stream.schema, True)
+    born = entry.born if entry is not None else (nodes.nodes[0].name,)
+    return Stream(stream.name, born, rate * period / 1e6, period, size)
+
+
+def _bytes(schema: Schema, is_stream: bool) -> float:
+    """Of a tuple in Arrow: 8 a value (strings some more), one time of a stream's tuple, two of a relation's."""
+    return sum(16.0 if c.type is Type.STRING else 8.0 for c in schema) + (8.0 if is_stream else 16.0)
+
+
+def _costs(app: plan.App, names: dict[plan.Node, str], profile: Profile | None) -> dict[str, float]:
+    """A task's cost a tuple, shared out over its operators; COST of a query on top of its root."""
+    found: dict[str, float] = {}
+    for task in extract_tasks(app):
+        mine = list(dict.fromkeys(n for q in task.queries for n in q.root.walk() if n in names))
+        total = sum(_WEIGHT.get(kind_of(n), 1.0) for n in mine)
+        measured = profile.task_us.get(task.name) if profile is not None else None
+        if measured is not None:
+            found |= {names[n]: measured * _WEIGHT.get(kind_of(n), 1.0) / total for n in mine}
+        else:
+            found |= {names[q.root]: float(q.cost_us) for q in task.queries if q.cost_us is not None and q.root in names}
+    return found
+
+
+def _selectivity(app: plan.App, node: plan.Node, kind: str, profile: Profile | None) -> float:
+    """The measured share of a query goes to its root; what is below is guessed by kind."""
+    for query in app.queries:
+        if query.root == node and profile is not None and query.name in profile.selectivity:
+            below = 1.0
+            for inner in query.root.walk():
+                if inner != node:
+                    below *= _SELECTIVITY.get(kind_of(inner), 1.0)
+            return profile.selectivity[query.name] / below
+    return _SELECTIVITY.get(kind, 1.0)

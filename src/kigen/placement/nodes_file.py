@@ -1,0 +1,192 @@
+"""The nodes file: which nodes there are, how they are linked, where streams are born and where results are wanted.
+
+TOML; docs/placement.md describes it. Reading it collects all errors at once; each says where it is, what is wrong and what to write.
+Names of streams, queries and operators are checked against the app in `from_plan`. Invariant: what is returned is sound on its own.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kigen.placement.nodes_values import Section, Values, suggest
+from kigen.placement.problem import Link, Node
+
+FIRST_PORT = 47100
+RECOVERIES = ("precise", "rollback", "gap")
+_TOP = ("period", "default_deadline", "token_file", "nodes", "links", "streams", "results", "operators")
+EXAMPLE = '[nodes.car]\nspeed = 1.0\n\n[streams.readings]\nborn = "car"\n\n[results]\nhot = "car"'
+
+
+class NodesFileError(ValueError):
+    """All that is wrong with a nodes file."""
+
+    def __init__(self, file: str, errors: tuple[str, ...]) -> None:
+        super().__init__(file, errors)
+        self.file, self.errors = file, errors
+
+    def __str__(self) -> str:
+        return "\n".join(f"{self.file}: {error}" for error in self.errors)
+
+
+@dataclass(frozen=True)
+class NodeEntry:
+    """`standby`, `batch` (tuples; 0: never), `compress`, `recovery`: how the node's work is taken over when it dies."""
+
+    name: str
+    speed: float = 1.0
+    host: str = "127.0.0.1"
+    port: int = FIRST_PORT
+    standby: str | None = None
+    batch: int = 1
+    compress: bool = False
+    recovery: str = "precise"
+    certificate: str | None = None
+    key: str | None = None
+
+    @property
+    def node(self) -> Node:
+        return Node(self.name, self.speed)
+
+
+@dataclass(frozen=True)
+class StreamEntry:
+    born: tuple[str, ...]
+    rate: float | None = None  # tuples a second
+    tuple_bytes: float | None = None
+    period_us: float | None = None
+
+
+@dataclass(frozen=True)
+class OperatorEntry:
+    nodes: tuple[str, ...] = ()
+    cost_us: float | None = None
+    selectivity: float | None = None
+
+
+@dataclass(frozen=True)
+class NodesFile:
+    file: str
+    nodes: tuple[NodeEntry, ...]
+    links: tuple[Link, ...]
+    streams: Mapping[str, StreamEntry] = field(default_factory=dict)
+    results: Mapping[str, str] = field(default_factory=dict)  # query -> node; "default" for all others
+    operators: Mapping[str, OperatorEntry] = field(default_factory=dict)
+    period_us: float = 100_000.0
+    default_deadline_us: float = 60_000_000.0
+    token_file: str | None = None
+
+    def entry(self, name: str) -> NodeEntry:
+        return next(n for n in self.nodes if n.name == name)
+
+
+def parse_nodes(text: str, file: str = "nodes.toml") -> NodesFile:
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise NodesFileError(file, (f"not TOML: {error}. A nodes file looks like\n\n{EXAMPLE}",)) from error
+    return _Parser(file, table).parse()
+
+
+class _Parser:
+    def __init__(self, file: str, table: dict[str, Any]) -> None:
+        self.file, self.table = file, table
+        self.errors: list[str] = []
+        self.names: tuple[str, ...] = ()
+
+    def parse(self) -> NodesFile:
+        top = Values(Section("", self.table), self.errors)
+        top.only(_TOP)
+        nodes = self._nodes(top.table("nodes"))
+        links = self._links()
+        streams = {name: self._stream(v) for name, v in top.sections("streams")}
+        results = {query: node for query, node in top.table("results").items() if self._is_node(node, f"[results] {query}")}
+        operators = {name: self._operator(v) for name, v in top.sections("operators")}
+        period, deadline = top.duration("period", 100_000.0), top.duration("default_deadline", 60_000_000.0)
+        token = top.text("token_file")
+        if self.errors:
+            raise NodesFileError(self.file, tuple(self.errors))
+        return NodesFile(self.file, nodes, links, streams, results, operators, period, deadline, token)
+
+    def _nodes(self, table: dict[str, Any]) -> tuple[NodeEntry, ...]:
+        self.names = tuple(table)
+        if not table:
+            self.errors.append(f"no nodes: write at least one, such as\n\n{EXAMPLE}")
+        entries = []
+        for i, (name, value) in enumerate(table.items()):
+            if not isinstance(value, dict):
+                self.errors.append(f"[nodes] {name} must be a table: write [nodes.{name}] and below it speed = 1.0")
+                continue
+            entries.append(self._node(name, Values(Section(f"nodes.{name}", value), self.errors), FIRST_PORT + i))
+        used: dict[tuple[str, int], str] = {}
+        for entry in entries:
+            other = used.setdefault((entry.host, entry.port), entry.name)
+            if other != entry.name:
+                self.errors.append(
+                    f"nodes {other} and {entry.name} have the same address {entry.host}:{entry.port}: give each its own port"
+                )
+        return tuple(entries)
+
+    def _node(self, name: str, v: Values, port: int) -> NodeEntry:
+        v.only(("speed", "address", "standby", "batch", "compress", "recovery", "certificate", "key"))
+        host, own_port = v.address("address", port)
+        standby = v.text("standby")
+        if standby is not None and self._is_node(standby, f"[nodes.{name}] standby") and standby == name:
+            self.errors.append(f"[nodes.{name}] standby = '{name}': a node cannot stand by for itself; name another")
+        recovery = v.text("recovery") or "precise"
+        if recovery not in RECOVERIES:
+            self.errors.append(f"[nodes.{name}] recovery = '{recovery}': write one of {', '.join(RECOVERIES)}")
+        speed, batch = v.number("speed", 1.0, above=0), v.number("batch", 1.0, least=0, whole=True)
+        files = v.text("certificate"), v.text("key")
+        return NodeEntry(name, speed, host, own_port, standby, int(batch), v.flag("compress"), recovery, *files)
+
+    def _links(self) -> tuple[Link, ...]:
+        entries = self.table.get("links")
+        if entries is None:
+            return tuple(Link(a, b) for a in self.names for b in self.names if a != b)
+        if not isinstance(entries, list):
+            self.errors.append('links must be written as [[links]] and below it between = ["a", "b"]')
+            return ()
+        found: dict[tuple[str, str], Link] = {}
+        for i, value in enumerate(entries, 1):
+            v = Values(Section(f"[links] number {i}", value), self.errors)
+            v.only(("between", "from", "to", "delay", "bandwidth"))
+            for a, b in self._ends(v, value):
+                found[a, b] = Link(a, b, v.duration("delay", 0.0), v.bandwidth("bandwidth"))
+        return tuple(found.values())
+
+    def _ends(self, v: Values, value: dict[str, Any]) -> list[tuple[str, str]]:
+        between = value.get("between")
+        if isinstance(between, list) and len(between) == 2:
+            ends, ways = tuple(between), 2
+        elif between is None and "from" in value and "to" in value:
+            ends, ways = (value["from"], value["to"]), 1
+        else:
+            self.errors.append(f'{v.where}: write between = ["a", "b"] for both ways, or from = "a" and to = "b" for one')
+            return []
+        known = [self._is_node(n, v.where) for n in ends]  # say both
+        if not all(known):
+            return []
+        return [ends, (ends[1], ends[0])][:ways]
+
+    def _stream(self, v: Values) -> StreamEntry:
+        v.only(("born", "rate", "bytes", "period"))
+        born = v.names("born")
+        if not born:
+            self.errors.append(f'{v.where}: say where it is born, such as born = "{self.names[0] if self.names else "car"}"')
+        born = tuple(n for n in born if self._is_node(n, f"{v.where} born"))
+        period = v.duration("period", 0.0) or None
+        return StreamEntry(born, v.number("rate", None, above=0), v.number("bytes", None, above=0), period)
+
+    def _operator(self, v: Values) -> OperatorEntry:
+        v.only(("nodes", "cost_us", "selectivity"))
+        nodes = tuple(n for n in v.names("nodes") if self._is_node(n, f"{v.where} nodes"))
+        return OperatorEntry(nodes, v.number("cost_us", None, above=0), v.number("selectivity", None, least=0))
+
+    def _is_node(self, name: Any, where: str) -> bool:
+        if name in self.names:
+            return True
+        self.errors.append(f"{where}: there is no node {name!r}; {suggest(str(name), self.names, 'the nodes are')}")
+        return False
