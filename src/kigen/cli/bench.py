@@ -161,6 +161,27 @@ def shared_joins(
         _deliver(result, shared_joins_table(result), json_file or out / "shared-joins.json", picture)
 
 
+@bench.command(epilog="Example:  kigen bench links --quick --json links.json")
+def links(
+    quick: Quick = False,
+    json_file: JsonFile = None,
+    out: Out = Path("out/bench"),
+    trials: Annotated[int | None, typer.Option(metavar="N", min=1, help="Runs of each; the median counts.", show_default="3")] = None,
+) -> None:
+    """What a link between two processes carries, with acks on: in memory, in files, with fsync; and the latency of one block."""
+    with exit_codes():
+        from dataclasses import replace
+
+        from kigen.bench.links import QUICK, LinksSettings, run_links_bench, turns
+        from kigen.bench.links_table import links_tables
+
+        settings = replace(QUICK if quick else LinksSettings(), out=out)
+        settings = settings if trials is None else replace(settings, trials=trials)
+        with _progress() as (tell, start):
+            result = run_links_bench(settings, tell, start(turns(settings)))
+        _deliver(result, links_tables(result), json_file or out / "links.json", None)
+
+
 Tell = Callable[[str], None]
 
 
