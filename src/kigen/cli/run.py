@@ -48,8 +48,8 @@ class RunArguments:
 
 def run_app(arguments: RunArguments) -> None:
     app = load(arguments.app_file)
-    for clause in without_effect(app, arguments.drain):
-        sys.stderr.write(f"note: {clause} has no effect with --drain: nothing is dropped\n")
+    for note in without_effect(app, arguments.drain):
+        sys.stderr.write(f"note: {note}\n")
     engine = Engine(master=arguments.master)
     with spark_log(), interruptible() as stopped:
         run = engine.prepare(app, **arguments.options())
@@ -68,12 +68,12 @@ def run_app(arguments: RunArguments) -> None:
 
 
 def without_effect(app: App, drain: bool) -> list[str]:
-    """Clauses that drop tuples, where none may be dropped."""
-    if not drain:
-        return []
-    streams = [(s.name, word) for s in app.streams for word, given in (("SHED", s.shed), ("BUFFER", s.buffer)) if given is not None]
-    queries = [(q.name, "FIRM") for q in app.queries if q.firm]
-    return [f"{word} of {name}" for name, word in streams + queries]
+    """Clauses that drop tuples, where none may be dropped; and those that nothing acts on yet."""
+    notes = [f"BUFFER of {s.name} has no effect yet: queues are not bounded" for s in app.streams if s.buffer is not None]
+    if drain:
+        names = [("SHED", s.name) for s in app.streams if s.shed is not None] + [("FIRM", q.name) for q in app.queries if q.firm]
+        notes += [f"{word} of {name} has no effect with --drain: nothing is dropped" for word, name in names]
+    return notes
 
 
 def run_to_end(engine: Engine, run: Run, stopped: threading.Event) -> None:
