@@ -135,6 +135,22 @@ def test_long_poll_for_a_batch_and_skip_of_what_was_trimmed(queue: Queue, link: 
     assert (found[0].first, found[0].next, found[0].note, len(found[0].batches)) == (12, 37, "results: 40", 1)
 
 
+def test_a_lazy_secondary_follows_in_batches_of_what_is_kept(queue: Queue, link: Link) -> None:
+    queue.open_reader("primary")
+    queue.require(["primary"])
+    for i in range(23):
+        queue.append(batch([i]))
+    got = []
+    for piece in link.follow("s", 0, min_tuples=5, max_tuples=5, skip_trimmed=True, compress="zlib"):
+        got.append((piece.first, piece.next, piece.note))
+        if piece.next == 20:
+            queue.ack("primary", 22, note="seven")
+            queue.append(batch([23, 24, 25, 26]))  # four more: with the one that is left, a batch
+        if piece.next == 27:
+            break
+    assert got == [(0, 5, ""), (5, 10, ""), (10, 15, ""), (15, 20, ""), (22, 27, "seven")]
+
+
 def test_back_pressure_over_the_wire(queue: Queue, link: Link) -> None:
     queue.open_reader("r")
     queue.require(["r"])

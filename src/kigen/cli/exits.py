@@ -21,8 +21,9 @@ _WRONG_APP_OR_ARGUMENTS = {
     "NodesFileError",
     "ProblemError",
     "ProfileError",
+    "LinkRefused",
 }
-_RUN_FAILED = {"InputError", "EvaluationError", "RunFailed", "CheckpointInUse", "SparkUnavailable", "ContestantFailed"}
+_RUN_FAILED = {"InputError", "EvaluationError", "RunFailed", "CheckpointInUse", "SparkUnavailable", "ContestantFailed", "LinkError"}
 
 
 class AppNotFound(ValueError):

@@ -21,7 +21,7 @@ import pyarrow.flight as fl
 from kigen.links.address import Security
 from kigen.links.connection import Connection, Patience
 from kigen.links.counters import Tally, WireBytes
-from kigen.links.errors import BadRequest, LinkError
+from kigen.links.errors import BadRequest, LinkDown, LinkError
 from kigen.links.opening import schema_of
 from kigen.links.payload import decode, join
 from kigen.links.protocol import request
@@ -126,7 +126,7 @@ class Link:
                 self.connection.drop(client)
                 trouble_since = trouble_since or time.monotonic()
                 if time.monotonic() - trouble_since > self.connection.patience.patience_s:
-                    raise
+                    raise LinkDown(f"stream '{stream}' at {self.connection.address}: every answer breaks off") from error
                 self._stopped.wait(self.connection.patience.first_s)
 
     def _answers(self, client: Any, ticket: bytes, offset: int, timeout_s: float) -> Iterator[Received]:

@@ -20,6 +20,8 @@ PLAIN = 0
 CODECS = {"none": PLAIN, "zlib": 1, "zstd": 2, "lz4": 3}
 _NAMES = {number: name for name, number in CODECS.items()}
 _LENGTH = 4  # bytes before compressed data: the length of the plain form
+_SMALL = 16 * 1024  # bytes; below it, zstd at its first level is no smaller than zlib
+_ZSTD_SMALL = 15
 _WORTH = 64  # bytes; below it no codec gains anything
 
 
@@ -93,7 +95,12 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def _compress(message: Any, codec: int) -> Any:
-    body = zlib.compress(message, 6) if codec == CODECS["zlib"] else pa.compress(message, codec=_arrow_name(codec), asbytes=True)
+    if codec == CODECS["zlib"]:
+        body = zlib.compress(message, 6)
+    elif codec == CODECS["zstd"]:
+        body = pa.Codec("zstd", compression_level=_ZSTD_SMALL if message.size <= _SMALL else 1).compress(message, asbytes=True)
+    else:
+        body = pa.compress(message, codec=_arrow_name(codec), asbytes=True)
     return pa.py_buffer(message.size.to_bytes(_LENGTH, "little") + body)
 
 
