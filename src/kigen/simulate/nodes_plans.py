@@ -51,7 +51,7 @@ class _Draft:
 
 
 def random_plan(seed: int) -> Problem:
-    """Two to five nodes, up to six queries of up to nine operators; 30-95 % of all processors' time has work."""
+    """Two to five nodes, up to six queries of up to nine operators; work for up to 95 % of all processors' time."""
     rng = random.Random(seed)
     names = [f"n{i}" for i in range(rng.randint(2, 5))]
     nodes = tuple(Node(n, rng.choice((0.5, 1.0, 1.0, 2.0))) for n in names)
@@ -63,10 +63,20 @@ def random_plan(seed: int) -> Problem:
     unread = {o.output for o in draft.operators} - {s for o in draft.operators for s in o.inputs}
     outputs = [Output(f"out {s}", s, rng.choice(names), 1e12) for s in dict.fromkeys([*wanted, *sorted(unread)])]
     plan = Problem(nodes, links, tuple(draft.streams), tuple(draft.operators), tuple(outputs))
-    rate = sum(work / period for o, work in plan.work_us.items() if (period := plan.period_us[plan.operator[o].output]))
-    scale = rng.uniform(0.3, 0.95) * sum(n.speed for n in nodes) / rate
+    scale = _scale(plan, rng.uniform(0.3, 0.95))
     plan = replace(plan, operators=tuple(replace(o, cost_us=o.cost_us * scale) for o in plan.operators))
     return replace(plan, outputs=tuple(replace(o, deadline_us=_deadline_us(rng, plan, o)) for o in outputs))
+
+
+def _scale(plan: Problem, load: float) -> float:
+    """By how much costs must grow for that load of all nodes; less where a single operator, or what is pinned to a node, would fill one."""
+    rates = {o: work / period for o, work in plan.work_us.items() if (period := plan.period_us[plan.operator[o].output])}
+    fastest = max(n.speed for n in plan.nodes)
+    limits = [load * sum(n.speed for n in plan.nodes) / sum(rates.values()), 0.7 * fastest / max(rates.values())]
+    for node in plan.nodes:
+        held = sum(rate for o, rate in rates.items() if plan.operator[o].nodes == (node.name,))
+        limits.append(0.7 * node.speed / held if held else limits[0])
+    return min(limits)
 
 
 def _query(draft: _Draft, query: int) -> list[str]:
