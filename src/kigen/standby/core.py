@@ -37,8 +37,9 @@ class Core:
         self.trimmed = Cut()
         self.waiting: frozenset[str] = frozenset()  # gap recovery: who has not yet said where to go on
         self.awaiting_copy = fresh and place.standby.returning == "copy"
-        self.copying = False
+        self.copying = self.copy_due = False
         self.missed = False  # gap recovery: inputs were missed
+        self.line = 1  # gap recovery: the epoch whose numbers this replica's results have
         self.stuck = ""
         self._actions: list[Action] = []
         if fresh:
@@ -129,7 +130,7 @@ class Core:
         self.inputs.begin(mark)
         self.outputs.begin(mark.outputs)
         self.history = (mark,)
-        self.through = mark.needed
+        self.through, self.line = mark.needed, mark.line
         self._do(Reset(self.inputs.generation, mark.needed, mark.outputs))
         for stream in self.inputs.streams:
             if stream != arriving and had[stream] > mark.needed[stream]:
@@ -143,14 +144,16 @@ class Core:
             if before > self.trimmed[stream]:
                 self._do(Trim(stream, before))
         self.trimmed = trim
-        done = [mark for mark in self.history if starts.reaches(mark.outputs)]
-        if done:
-            self.history = (done[-1], *self.history[self.history.index(done[-1]) + 1 :])
-        newest = done[-1] if done else START
+        done = 0
+        while done < len(self.history) and starts.reaches(self.history[done].outputs):
+            done += 1
+        newest = self.history[done - 1] if done else START
+        if done > 1:
+            self.history = self.history[done - 1 :]
         if self.place.standby.passive or self.role != "primary" or not newest.not_before(self.mark) or newest.through == self.mark.through:
             return
         if self.place.paired and not self.waiting and all(one.accepted for one in self.inputs.streams.values()):
-            self.mark = replace(newest, rests_on=self.outputs.rests_on)
+            self.mark = replace(newest, line=self.line, rests_on=self.outputs.rests_on)
             self._tell_mark()
 
     def _tell_mark(self) -> None:

@@ -46,6 +46,7 @@ class Mark:
     through: Cut = Cut()
     needed: Cut = Cut()
     copied: bool = False  # the inputs alone do not give the state back: a copy of it, taken at `through`, is needed too
+    line: int = 1  # gap recovery: the epoch whose numbers these are; after a loss the results are numbered anew
     rests_on: tuple[tuple[str, Mark], ...] = ()  # the marks of the readers for whose sake `outputs` are released
 
     def not_before(self, other: Mark) -> bool:

@@ -133,7 +133,7 @@ def _plain(value: Any) -> Any:
         return dict(value.items)
     if isinstance(value, Mark):
         plain: dict[str, Any] = {name: dict(getattr(value, name).items) for name in ("outputs", "through", "needed")}
-        return {**plain, "copied": value.copied, "rests_on": {node: _plain(mark) for node, mark in value.rests_on}}
+        return {**plain, "copied": value.copied, "line": value.line, "rests_on": {node: _plain(mark) for node, mark in value.rests_on}}
     return value
 
 
@@ -154,11 +154,11 @@ def _cut(value: Any) -> Cut:
 def _mark(value: Any) -> Mark:
     found = _checked(dict)(value)
     names = ("outputs", "through", "needed")
-    if set(found) != {*names, "copied", "rests_on"}:
-        raise ValueError(f"a mark has {', '.join(names)}, copied and rests_on; got {', '.join(map(str, found))}")
+    if set(found) != {*names, "copied", "line", "rests_on"}:
+        raise ValueError(f"a mark has {', '.join(names)}, copied, line and rests_on; got {', '.join(map(str, found))}")
     below = tuple((str(node), _mark(mark)) for node, mark in _checked(dict)(found["rests_on"]).items())
     outputs, through, needed = (_cut(found[name]) for name in names)
-    return Mark(outputs, through, needed, _checked(bool)(found["copied"]), below)
+    return Mark(outputs, through, needed, _checked(bool)(found["copied"]), _checked(int)(found["line"]), below)
 
 
 _READ: dict[str, Callable[[Any], Any]] = {"str": _checked(str), "int": _checked(int), "bool": _checked(bool), "Cut": _cut, "Mark": _mark}

@@ -30,6 +30,7 @@ class Replica(Takeover):
         self._feed()
         self._release()
         self._send_due()
+        self._take_copy()
         done, self._actions = self._actions, []
         return done
 
@@ -67,7 +68,7 @@ class Replica(Takeover):
             for stream, producer in self.place.inputs.items():
                 if producer == node:
                     self.inputs.streams[stream].asked = -1
-                    first = self.inputs.streams[stream].received
+                    first = m.FROM_NOW if stream in self.waiting else self.inputs.streams[stream].received
                     self._send(event.peer, m.Resume(self.place.me, self.epoch, stream, first, backup=self.role == "secondary"))
             if self.role == "primary" and self.place.paired:
                 self._send(event.peer, m.Level1(self.place.me, self.epoch, self.mark))
@@ -96,8 +97,13 @@ class Replica(Takeover):
             one.accepted = True
             if self._gap_answer(data):
                 return
+        if self.role == "secondary" and self.mark.line > self.line:
+            self._begin_anew(self.mark, arriving=data.stream)
         if data.first > one.received:
-            if data.start > one.received:
+            if data.start > one.received and self._may_miss(data):
+                self._do(e.Lost(data.stream, one.received, data.first))
+                one.received = one.fed = data.first
+            elif data.start > one.received:
                 self._begin_anew(self.mark, arriving=data.stream)
             if data.first > one.received:  # lost on the way
                 if one.asked != one.received and not self.stuck:
@@ -106,6 +112,10 @@ class Replica(Takeover):
                 return
         again = self.place.topology.recovery(node_of(data.sender)) == "rollback" and not self.place.paired
         self._accept(data.stream, data.first, data.end, again=again)
+
+    def _may_miss(self, data: m.Data) -> bool:
+        """What the sender no longer has is lost for good, if its node recovers with gaps; a secondary gets its state from elsewhere."""
+        return self.role == "primary" and not data.backup and self.place.topology.recovery(node_of(data.sender)) == "gap"
 
     def _on_announce(self, announce: m.Announce) -> None:
         node = node_of(announce.sender)
@@ -168,7 +178,7 @@ class Replica(Takeover):
 
     def key(self) -> tuple[object, ...]:
         """All that its future depends on (but the number of generations)."""
-        flags = (self.role, self.epoch, self.waiting, self.awaiting_copy, self.copying, self.missed, self.stuck)
+        flags = (self.role, self.epoch, self.waiting, self.awaiting_copy, self.copying, self.copy_due, self.missed, self.line, self.stuck)
         return (
             flags,
             tuple(self.known.values()),

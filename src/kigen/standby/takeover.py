@@ -24,12 +24,17 @@ class Takeover(Core):
     def _claim(self, above: int) -> None:
         recovery = self.place.standby.recovery
         self.role, self.epoch = "primary", self.place.next_epoch(above)
-        self.awaiting_copy = self.copying = False
+        self.awaiting_copy = self.copying = self.copy_due = False
         self.outputs.hold(from_level0=recovery == "rollback")
         self._do(e.Became("primary", self.epoch))
         if recovery == "gap":
             readers = {f"{stream}>{node}" for stream, queue in self.outputs.queues.items() for node in queue.readers}
             self.waiting = frozenset(self.inputs.streams) | readers
+            if (
+                self.line != above
+            ):  # another led since, and may have numbered anew: what this replica has cannot be told apart from what came
+                self.missed = True
+                self.outputs.begin(Cut(), Cut())
         if self.place.partner:
             self._send(self.place.partner, m.Announce(self.place.me, self.epoch))
         for node in self.place.downstream:
@@ -55,8 +60,8 @@ class Takeover(Core):
             return False
         self.waiting -= {data.stream}
         one = self.inputs.streams[data.stream]
-        if data.first > one.fed:
-            self._do(e.Lost(data.stream, one.fed, data.first))
+        if data.first > one.fed or self.missed:
+            self._do(e.Lost(data.stream, min(one.fed, data.mark.needed[data.stream]) if self.missed else one.fed, data.first))
             self.missed = True
         one.fed = one.received = data.first
         self._accept(data.stream, data.first, data.end)
@@ -70,17 +75,23 @@ class Takeover(Core):
 
     def _gap_over(self) -> None:
         """Everybody has answered: if inputs were missed, begin with an empty operator, numbering behind all that any reader has."""
-        if self.waiting or not self.missed:
+        if self.waiting:
+            return
+        self.line = self.epoch
+        if not self.missed:
             return
         queues = self.outputs.queues
         ends = {stream: max(queue.end, *(one.sent or 0 for one in queue.readers.values())) for stream, queue in queues.items()}
-        here, received = Mark(Cut.of(ends), self.inputs.fed, self.inputs.fed), self.inputs.received
+        fed, received = self.inputs.fed, self.inputs.received
+        here = Mark(Cut.of(ends), fed, fed, line=self.line, rests_on=self.outputs.rests_on)
         self.inputs.begin(here)
         for stream, one in self.inputs.streams.items():
             one.received = received[stream]  # what came while others had not answered
         self.outputs.begin(here.outputs)
         self.history, self.through, self.missed = (here,), here.through, False
         self._do(e.Reset(self.inputs.generation, here.needed, here.outputs))
+        self.mark = here
+        self._tell_mark()
 
     # -- stepping down, coming back ------------------------------------------------------------------------------------------------
 
@@ -97,7 +108,7 @@ class Takeover(Core):
     def _step_down(self, epoch: int) -> None:
         """The partner leads. What this replica has worked out is still right (its results are the same), except after a gap."""
         was, self.role, self.epoch = self.role, "secondary", epoch
-        self.waiting, self.copying, self.missed = frozenset(), False, False
+        self.waiting, self.copying, self.copy_due, self.missed = frozenset(), False, False, False
         self.outputs.hold(from_level0=False)
         self._do(e.Became("secondary", epoch))
         standby = self.place.standby
@@ -121,27 +132,29 @@ class Takeover(Core):
         if self.role == "primary":
             self._send(hello.sender, m.Announce(self.place.me, self.epoch))
             if self.place.standby.passive or self.place.standby.returning == "copy":
-                self._take_copy()
+                self.copy_due = True
         elif self.epoch and self.place.topology.owner(self.place.node, self.epoch) == hello.sender and not self.stuck:
             self._claim(max(self.epoch, hello.epoch))
 
     # -- copies of state -----------------------------------------------------------------------------------------------------------
 
     def _on_copy_now(self, _: e.CopyNow) -> None:
-        if self.role == "primary" and self.place.standby.passive and not self.waiting and not self.stuck:
-            self._take_copy()
+        self.copy_due = self.copy_due or (self.role == "primary" and self.place.standby.passive)
 
     def _take_copy(self) -> None:
-        if not self.copying:
-            self.copying = True
+        """If one is due. Not amid a replay: that state is no restart point."""
+        ready = self.role == "primary" and not self.waiting and not self.stuck and self.through.reaches(self.inputs.base.through)
+        if self.copy_due and ready and not self.copying:
+            self.copy_due, self.copying = False, True
             self._do(e.TakeCopy(self.inputs.generation))
 
     def _on_copied(self, event: e.Copied) -> None:
         self.copying = False
-        if self.role != "primary" or event.generation != self.inputs.generation or not self.place.partner:
-            return
-        mark = Mark(self.outputs.ends, event.through, event.through, copied=True, rests_on=self.outputs.rests_on)
-        self._send(self.place.partner, m.State(self.place.me, self.epoch, mark, self.outputs.starts))
+        if event.generation != self.inputs.generation:
+            self.copy_due = True
+        elif self.role == "primary" and self.place.partner:
+            mark = Mark(self.outputs.ends, event.through, event.through, copied=True, line=self.line, rests_on=self.outputs.rests_on)
+            self._send(self.place.partner, m.State(self.place.me, self.epoch, mark, self.outputs.starts))
 
     def _on_state(self, state: m.State) -> None:
         if state.epoch < self.epoch or self.role == "primary" or not state.mark.through.reaches(self.through):
@@ -156,7 +169,7 @@ class Takeover(Core):
     def _load(self, mark: Mark, kept: Cut) -> None:
         self.inputs.begin(mark)
         self.outputs.begin(mark.outputs, kept)
-        self.history, self.through = (), mark.through
+        self.history, self.through, self.line = (), mark.through, mark.line
         self.awaiting_copy, self.stuck = False, ""
         for node, below in mark.rests_on:
             self.outputs.level1(node, below)
