@@ -16,6 +16,7 @@ from kigen.connectors import LiveSource, Range
 from kigen.connectors.base import Times
 from kigen.spark.shedding import Shedding, kept_arrivals
 
+_NONE = np.zeros(0, np.int64)
 Cursors = dict[str, dict[str, Any]]  # stream -> {index, progress, ended}
 
 
@@ -33,7 +34,7 @@ class Arrivals:
         """What is new: numbers and arrivals of the tuples that stay."""
         settled_us = now_us if self._shedding is None else self._shedding.settled_us(now_us) - 1
         end = max(self.known, min(self.source.arrived_by(settled_us), self.known + at_most))
-        numbers, times = kept_arrivals(self.source, self._shedding, self.known, end)
+        numbers, times = (_NONE, _NONE) if end == self.known else kept_arrivals(self.source, self._shedding, self.known, end)
         cut = end - self.known == at_most and at_most > 0
         self.known = end
         if cut:  # there may be more: only up to the last one looked at is all known
@@ -45,27 +46,21 @@ class Arrivals:
         return numbers, times
 
     def forget_before(self, number: int) -> None:
-        at = int(np.searchsorted(self.numbers, number))
+        at = self.place(number)
         if at > len(self.numbers) // 2:
             self.numbers, self.times = self.numbers[at:], self.times[at:]
 
-    def waiting(self, cursor: int) -> int:
-        return len(self.numbers) - int(np.searchsorted(self.numbers, cursor))
+    def place(self, cursor: int) -> int:
+        """Where in `numbers` and `times` a task at this cursor goes on."""
+        return int(self.numbers.searchsorted(cursor))
 
-    def waiting_times(self, cursor: int) -> Times:
-        return self.times[int(np.searchsorted(self.numbers, cursor)) :]
+    def cursor(self, place: int) -> int:
+        """The cursor that goes on at this place; those that SHED let go before it are passed."""
+        return int(self.numbers[place]) if place < len(self.numbers) else self.known
 
-    def after(self, cursor: int, count: int) -> int:
-        """The cursor after `count` more tuples; those that SHED let go behind the last of them are passed too."""
-        at = int(np.searchsorted(self.numbers, cursor)) + count
-        if at >= len(self.numbers):
-            return self.known
-        return cursor if not count else int(self.numbers[at])
-
-    def progress_us(self, cursor: int) -> int | None:
-        """Up to when a task at this cursor knows the stream."""
-        at = int(np.searchsorted(self.numbers, cursor))
-        return int(self.times[at]) if at < len(self.times) else self.complete_us
+    def progress_us(self, place: int) -> int | None:
+        """Up to when a task that goes on at this place knows the stream."""
+        return int(self.times[place]) if place < len(self.times) else self.complete_us
 
     def ended(self, cursor: int) -> bool:
         return cursor == self.source.total()
@@ -88,7 +83,7 @@ class TaskQueue:
         self._arrivals = [arrivals[name] for name in cursors]
 
     def __len__(self) -> int:
-        return sum(a.waiting(self._cursors[a.name]["index"]) for a in self._arrivals)
+        return sum(len(a.numbers) - a.place(self._cursors[a.name]["index"]) for a in self._arrivals)
 
     @property
     def over(self) -> bool:
@@ -100,7 +95,7 @@ class TaskQueue:
 
     def reaches_us(self, lateness_us: dict[str, int]) -> int | None:
         """How far the task's time would come without taking anything."""
-        known = [_less(a.progress_us(self._cursors[a.name]["index"]), lateness_us[a.name]) for a in self._open()]
+        known = [_less(a.progress_us(a.place(self._cursors[a.name]["index"])), lateness_us[a.name]) for a in self._open()]
         return None if not known or any(at is None for at in known) else min(at for at in known if at is not None)
 
     def reached_us(self, lateness_us: dict[str, int]) -> int | None:
@@ -113,34 +108,41 @@ class TaskQueue:
 
     def take(self, shed: int, admit: int, closing: bool = False) -> Taken:
         """Pass over the `shed` oldest tuples, read the next `admit`, and advance time on every stream of the task."""
-        passed, taken = self._split(shed), self._split(shed + admit)
+        places = [a.place(self._cursors[a.name]["index"]) for a in self._arrivals]
+        middles, ends = self._split(places, shed), self._split(places, shed + admit)
         ranges, gone, times = [], {}, []
-        for a in self._open():
+        for a, place, middle, end in zip(self._arrivals, places, middles, ends, strict=True):
             state = self._cursors[a.name]
-            middle = a.after(state["index"], passed[a.name]) if passed[a.name] else state["index"]
-            end = a.after(state["index"], taken[a.name])
-            ended = a.ended(end) or closing
-            times.append(a.waiting_times(state["index"])[passed[a.name] : taken[a.name]])
-            if middle > state["index"]:
-                gone[a.name] = state["index"], middle
-            state.update(index=end, progress=a.progress_us(end), ended=ended)
-            ranges.append(a.source.piece(a.name, middle, end, state["progress"], ended))
-        return Taken(ranges, gone, np.concatenate(times) if times else np.zeros(0, np.int64))
+            if state["ended"]:
+                continue
+            first = a.cursor(middle) if middle > place else state["index"]
+            last = a.cursor(end) if end > place or end == len(a.numbers) else state["index"]
+            ended = a.ended(last) or closing
+            times.append(a.times[middle:end])
+            if first > state["index"]:
+                gone[a.name] = state["index"], first
+            state.update(index=last, progress=a.progress_us(end), ended=ended)
+            ranges.append(a.source.piece(a.name, first, last, state["progress"], ended))
+        return Taken(ranges, gone, times[0] if len(times) == 1 else np.concatenate(times) if times else _NONE)
 
-    def _split(self, count: int) -> dict[str, int]:
-        """How many of the `count` oldest tuples each stream has; at one instant, streams in their order."""
-        waiting = [a.waiting_times(self._cursors[a.name]["index"]) for a in self._arrivals]
+    def _split(self, places: list[int], count: int) -> list[int]:
+        """Where each stream stands after the `count` oldest tuples; at one instant, streams in their order."""
+        if len(places) == 1:
+            assert places[0] + count <= len(self._arrivals[0].numbers), f"{count} tuples are more than wait"
+            return [places[0] + count]
+        waiting = [a.times[place:] for a, place in zip(self._arrivals, places, strict=True)]
         total = sum(map(len, waiting))
         assert count <= total, f"{count} tuples of {total} that wait"
-        if len(waiting) == 1 or count in (0, total):
-            return {a.name: len(w) if count == total else count for a, w in zip(self._arrivals, waiting, strict=True)}
+        if count in (0, total):
+            return [place + (len(w) if count else 0) for place, w in zip(places, waiting, strict=True)]
         last_us = np.partition(np.concatenate(waiting), count - 1)[count - 1]
-        below = [int(np.searchsorted(w, last_us, side="left")) for w in waiting]
+        below = [int(w.searchsorted(last_us, side="left")) for w in waiting]
         left = count - sum(below)
-        split = {}
-        for a, w, before in zip(self._arrivals, waiting, below, strict=True):
-            same = min(left, int(np.searchsorted(w, last_us, side="right")) - before)
-            split[a.name], left = before + same, left - same
+        split = []
+        for place, w, before in zip(places, waiting, below, strict=True):
+            same = min(left, int(w.searchsorted(last_us, side="right")) - before)
+            split.append(place + before + same)
+            left -= same
         return split
 
 

@@ -22,6 +22,7 @@ from kigen.spark.scheduling import Scheduling
 from kigen.spark.scratch import Scratch
 from kigen.spark.spec import RunSpec
 
+_TELL_US = 200_000  # how often the command hears what waits
 Row = tuple[str, int, int, str]
 
 
@@ -32,6 +33,7 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
         self._spec = spec
         self._sources: dict[str, Source] | None = None
         self._scheduling: Scheduling | None = None
+        self._told_us = 0
         self._scratch = Scratch(spec.scratch)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -56,8 +58,9 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
         live = self._live(start, now_us, closing) if start["queues"] else None
         budget = log_budget(start, self._spec.batch_rows, self._spec.largest_rows, now_us, self._spec.shortest_us)
         end = next_offset(start, logs, budget, now_us, live, closing)
-        if end is not start and self._scheduling is not None:
+        if end is not start and self._scheduling is not None and now_us - self._told_us > _TELL_US:
             self._scratch.set_policy_report(self._scheduling.report())
+            self._told_us = now_us
         return end
 
     def _live(self, start: Offset, now_us: int, closing: bool) -> Live:

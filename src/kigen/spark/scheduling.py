@@ -26,6 +26,7 @@ from kigen.spark.shedding import Shedding
 FEED_US = 2_000  # arrivals go to the policy in slots of this length
 FIXED_US = 150_000.0  # first guess of a micro-batch's fixed cost
 TUPLE_US = 2.0  # and of a tuple's, beside its COST
+_FORGOTTEN = 4096  # tuples: taken ones are dropped when so many lie there
 _SAVE_EVERY = 50  # batches: the costs learnt
 
 
@@ -59,7 +60,7 @@ class Scheduling:
         for stream, source in sources.items():
             shedding = None if app.stream(stream).shed is None else Shedding(app.stream(stream), source)
             self._arrivals[stream] = Arrivals(stream, source, shedding, self._earliest(stream, queues))
-        self._fed: dict[str, bool] = dict.fromkeys(sources, False)
+        self._fed: set[str] = set()
         self._shed = [0] * len(self._tasks)  # let go, and not in an offset yet
         self._running: tuple[int, int, list[tuple[int, int]], list[Times]] | None = None  # seq, admitted at, grants, arrivals
         self._closed_at_us: int | None = None
@@ -73,26 +74,30 @@ class Scheduling:
 
     def arrived(self, now_us: int, queues: dict[str, Cursors]) -> None:
         """Tell the policy what has arrived since it was last told."""
-        tasks, counts, times = [], [], []
+        tasks: list[int] = []
+        parts: list[Times] = []
         for stream, arrivals in self._arrivals.items():
-            if self._earliest(stream, queues) + self._at_most < arrivals.known:
+            if arrivals.known > self._at_most and self._earliest(stream, queues) + self._at_most < arrivals.known:
                 continue  # enough waits
             numbers, at_us = arrivals.look(now_us, self._at_most)
             if not len(numbers):
                 continue
             for index in self._readers[stream]:
                 mine = at_us
-                if not self._fed[stream]:  # after a restart, tasks stand at different places
+                if stream not in self._fed:  # after a restart, tasks stand at different places
                     mine = at_us[numbers >= queues[self._tasks[index].name][stream]["index"]]
-                slots, amounts = np.unique(mine // FEED_US, return_counts=True)
-                tasks.append(np.full(len(slots), index, np.int64))
-                counts.append(amounts.astype(np.int64))
-                times.append(slots * FEED_US)
-            self._fed[stream] = True
+                tasks.append(index)
+                parts.append(mine)
+            self._fed.add(stream)
         if tasks:
-            at_us = np.concatenate(times)
-            order = np.argsort(at_us, kind="stable")
-            self.policy.arrived_many(np.concatenate(tasks)[order], np.concatenate(counts)[order], at_us[order].astype(np.float64))
+            self._feed(np.repeat(tasks, [len(part) for part in parts]), np.concatenate(parts))
+
+    def _feed(self, tasks: Times, at_us: Times) -> None:
+        """In slots, all tasks at once: the key of a slot is (slot, task)."""
+        size = len(self._tasks)
+        keys, counts = np.unique(at_us // FEED_US * size + tasks, return_counts=True)
+        slots, owners = np.divmod(keys, size)
+        self.policy.arrived_many(owners, counts.astype(np.int64), (slots * FEED_US).astype(np.float64))
 
     def completed(self, seq: int, now_us: int, committed: Committed) -> None:
         """The batch `seq` is behind us: Spark asks for the next one."""
@@ -105,7 +110,7 @@ class Scheduling:
         for (index, _), times in zip(grants, arrivals, strict=True):
             deadline_us = self.policy.tasks[index].deadline_us
             if deadline_us is not None:
-                missed += int(np.searchsorted(times, finished_us - deadline_us))
+                missed += int(times.searchsorted(finished_us - deadline_us))
         if grants:
             self.policy.completed(Completion(float(finished_us), float(now_us - admitted_us), grants, missed))
         self._batches += 1
@@ -123,7 +128,8 @@ class Scheduling:
         for index, count in decision.shed:
             self._shed[index] += count
         grants = dict(decision.admit)
-        due = [i for i in range(len(self._tasks)) if i in grants or self._is_due(i, queues, committed)]
+        ended = {name for name, arrivals in self._arrivals.items() if arrivals.ended(arrivals.known)}
+        due = [i for i in range(len(self._tasks)) if i in grants or self._is_due(i, queues, committed, ended)]
         taken: dict[str, Taken] = {}
         times: list[Times] = []
         for index in due:
@@ -134,25 +140,28 @@ class Scheduling:
             taken[name] = queue.take(shed, admit, closing=last)
             self._shed[index] = 0
             if index in grants:
-                times.append(np.sort(taken[name].arrivals))
+                times.append(taken[name].arrivals if len(queues[name]) == 1 else np.sort(taken[name].arrivals))
         if taken:
             self._running = seq, now_us, [(i, grants[i]) for i in due if i in grants], times
             for stream, arrivals in self._arrivals.items():
-                arrivals.forget_before(self._earliest(stream, queues))
+                if len(arrivals.numbers) > _FORGOTTEN:
+                    arrivals.forget_before(self._earliest(stream, queues))
         return taken
 
     def _earliest(self, stream: str, queues: dict[str, Cursors]) -> int:
         return min((queues[self._tasks[i].name][stream]["index"] for i in self._readers[stream]), default=0)
 
-    def _is_due(self, index: int, queues: dict[str, Cursors], committed: Committed) -> bool:
+    def _is_due(self, index: int, queues: dict[str, Cursors], committed: Committed, ended: set[str]) -> bool:
         """A task that gets no tuples runs all the same when a known death has passed, or when its streams have ended."""
         name = self._tasks[index].name
+        event_us, ending = committed.next_events_us.get(name), self._closed_at_us is not None or not ended.isdisjoint(queues[name])
+        if event_us is None and not ending:
+            return False
         queue = TaskQueue(queues[name], self._arrivals)
         if queue.over:
             return False
-        if len(queue) == self._shed[index] and (self._closed_at_us is not None or queue.at_end()):
+        if ending and len(queue) == self._shed[index] and (self._closed_at_us is not None or queue.at_end()):
             return True
-        event_us = committed.next_events_us.get(name)
         if event_us is None:
             return False
         reaches, reached = queue.reaches_us(self._lateness_us), queue.reached_us(self._lateness_us)
