@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -87,6 +88,18 @@ def test_aged_tuples_are_due_from_their_birth() -> None:
     outcome = simulate_nodes(System({"n": 1.0}, (task,), (Sink("r", "r", "n", 30.0),)), [give("s", 5.0, age_us=50.0)])
     assert outcome.instances[0].deadline_us == -15.0
     assert outcome.missed() == (1, 1)
+
+
+def test_who_comes_before_its_nominal_release_runs_early_but_is_no_more_urgent() -> None:
+    """Both come at 0; the chain's second task is due 10 after a nominal release of 40, so the other (due at 45) goes first."""
+    second = NodeTask("second", "n", ("a",), (Step("A", 5.0, ("x",)),), 10.0)
+    other = NodeTask("other", "n", ("b",), (Step("B", 5.0, ("y",)),), 45.0)
+    sinks = (Sink("x", "x", "n", 50.0), Sink("y", "y", "n", 45.0))
+    releases = [give("a", 0.0), give("b", 0.0)]
+    plain = simulate_nodes(System({"n": 1.0}, (second, other), sinks), releases)
+    assert [(i.task, i.deadline_us, i.end_us) for i in plain.instances] == [("second", 10.0, 5.0), ("other", 45.0, 10.0)]
+    nominal = simulate_nodes(System({"n": 1.0}, (replace(second, release_us=40.0), other), sinks), releases)
+    assert [(i.task, i.deadline_us, i.end_us) for i in nominal.instances] == [("other", 45.0, 5.0), ("second", 50.0, 10.0)]
 
 
 def test_a_micro_batch_has_its_fixed_cost_and_gives_at_its_end() -> None:

@@ -125,6 +125,8 @@ class _Run:
             for step in task.steps:
                 self._hand_on(name, step.outs, parcel)
             return
+        if task.release_us is not None:  # who comes early may run early, but is no more urgent for it
+            created_us = max(created_us, parcel.born_us + task.release_us)
         node = self._nodes[name]
         node.queues[index].append(_Work(parcel, created_us, 0, [0] * len(task.steps)))
         node.policy.arrived(index, parcel.count, created_us)

@@ -28,6 +28,7 @@ class NodeTask:
     steps: tuple[Step, ...]
     deadline_us: float | None = None  # the task's sub-deadline, from the moment its tuples come
     waits: bool = False  # for a parcel of the same job from each input; one run of it handles a tuple of each
+    release_us: float | None = None  # after birth: a sub-deadline does not begin before; None: with the creation, as in the paper
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kigen.placement import Placement, Problem
+from kigen.placement.network import arrival_us
 from kigen.placement.result import Task
+from kigen.placement.tasks import finish_us
 from kigen.simulate.nodes_model import NodeTask, Parcel, Release, Sink, Step, System, Wire
 
 
-def system_of(problem: Problem, placement: Placement) -> System:
-    """The nodes as the placement fills them."""
+def system_of(problem: Problem, placement: Placement, nominal: bool = False) -> System:
+    """The nodes as the placement fills them. `nominal`: a task's sub-deadline begins when its tuples are due there, even if they come
+    earlier; otherwise when they come, as in the paper."""
+    releases = _releases(problem, placement) if nominal else {}
     return System(
         {node.name: node.speed for node in problem.nodes},
-        tuple(_task(problem, task) for task in placement.tasks),
+        tuple(_task(problem, task, releases.get(task.name)) for task in placement.tasks),
         tuple(Sink(output.name, output.stream, output.sink, output.deadline_us) for output in problem.outputs),
         placement.routes,
         {(link.source, link.target): Wire(link.delay_us, link.bytes_per_s) for link in problem.links},
@@ -21,10 +25,17 @@ def system_of(problem: Problem, placement: Placement) -> System:
     )
 
 
-def _task(problem: Problem, task: Task) -> NodeTask:
+def _releases(problem: Problem, placement: Placement) -> dict[str, float]:
+    """Task -> the latest that its tuples come, after their birth."""
+    arrivals = arrival_us(problem, placement.nodes, placement.routes)
+    finish = finish_us(problem, placement.tasks, arrivals, placement.nodes)
+    return {task.name: max(finish.get(s, 0.0) + arrivals[s][task.node] for s in task.inputs) for task in placement.tasks}
+
+
+def _task(problem: Problem, task: Task, nominal_us: float | None) -> NodeTask:
     operators = [problem.operator[name] for name in task.operators]
     steps = tuple(Step(op.name, op.cost_us, (op.output,), op.selectivity) for op in operators)
-    return NodeTask(task.name, task.node, task.inputs, steps, task.sub_deadline_us, operators[0].waits)
+    return NodeTask(task.name, task.node, task.inputs, steps, task.sub_deadline_us, operators[0].waits, nominal_us)
 
 
 def once(problem: Problem, ages_us: Mapping[str, float] | None = None, at_us: float = 0.0) -> list[Release]:

@@ -105,7 +105,7 @@ def _deadline_us(rng: random.Random, plan: Problem, output: Output) -> float:
     return rng.uniform(1.0, 4.0) * (sum(plan.work_us[o] for o in plan.needed[output.name]) / slowest) + rng.uniform(0.3, 2.0) * period
 
 
-def late_in(plan: Problem, placement: Placement, seed: int, rounds: int = 4) -> list[Delivery]:
+def late_in(plan: Problem, placement: Placement, seed: int, rounds: int = 4, nominal: bool = False) -> list[Delivery]:
     """What comes late in virtual time: all sources together, then with offsets of their own; at full cost, and with tuples that cost
     less. EDF with tuples that cannot be stopped may do worse with less work, so both count."""
     rng = random.Random(seed)
@@ -113,7 +113,7 @@ def late_in(plan: Problem, placement: Placement, seed: int, rounds: int = 4) -> 
     for apart in (False, True):
         offsets = {name: offset if apart else 0.0 for name, offset in _offsets(rng, plan).items()}
         for cost in (None, _less(seed)):
-            outcome = simulate_nodes(system_of(plan, placement), periodic(plan, rounds * ROUND_US, offsets), "edf", cost=cost)
+            outcome = simulate_nodes(system_of(plan, placement, nominal), periodic(plan, rounds * ROUND_US, offsets), "edf", cost=cost)
             late += [d for d in outcome.deliveries if d.missed]
     return late
 
