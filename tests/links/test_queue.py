@@ -40,7 +40,7 @@ def settings(folder: Path | None, rng: random.Random, durable: bool) -> QueueSet
 
 
 @pytest.mark.parametrize("durable", [True, False])
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", [*range(20), 1021, 1030, 1053])  # the last: `start` fell over a restart when an ack had been ahead
 def test_random_operations(seed: int, durable: bool, tmp_path: Path) -> None:
     rng = random.Random(seed)
     napkin = Napkin()

@@ -44,6 +44,7 @@ class QueueCore:
         self._store.progress_before = opened.progress_before
         first_kept = opened.blocks[0].record.first if opened.blocks else self._parties.end
         self._parties.start = max(self._parties.start, first_kept)  # a trim may be younger than the last state
+        self._parties.trim()  # and an ack may have been ahead of what was appended after it
         self._store.trim(self._parties.start)
         if settings.durable and not opened.segments:
             self._store.write_state(self._sync_each)
