@@ -19,6 +19,7 @@ from links.reference import SCHEMA, batch, ids
 from links.test_recovery import start
 
 from kigen.links import (
+    Acker,
     BadRequest,
     Fenced,
     Link,
@@ -191,6 +192,24 @@ def test_a_second_writer_fences_the_first(queue: Queue, link: Link) -> None:
         first.flush()
     first.abandon()
     assert ids(queue.read(0).batches()) == [0, 1]
+
+
+def test_acks_behind_the_readers_back(queue: Queue, link: Link) -> None:
+    queue.open_reader("r", epoch=1)
+    queue.require(["r"])
+    queue.append(batch(list(range(100))))
+    with Acker(link, "s", "r", epoch=1) as acker:
+        for i in range(0, 90, 3):
+            acker.done(i)
+        assert acker.flush() == 87
+        acker.done(95, "note")
+    assert (queue.status()["start"], queue.status()["note"]) == (95, "note")
+    queue.open_reader("r", epoch=2)
+    late = Acker(link, "s", "r", epoch=1)
+    late.done(99)
+    with pytest.raises(Fenced):
+        late.close()
+    assert queue.status()["start"] == 95
 
 
 def test_errors_keep_their_class_and_data(link: Link) -> None:

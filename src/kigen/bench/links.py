@@ -1,9 +1,9 @@
 """`kigen bench links`: what a link between two processes on loopback carries, with acks on; and how long one block takes.
 
-pull: the far process appends to its queue, this one follows over Flight, decodes, and acknowledges every block. push: this one appends over
-Flight (the server acknowledges every block when it is as durable as asked), the far one reads, decodes and acknowledges. From the first
-append to the last ack. Latency: from a stamp taken just before the append to the decoded block in the other process (pull), and from
-append to ack (push), one block at a time. Every tuple is counted on arrival; a miscount ends the benchmark.
+pull: the far process appends to its queue, this one follows over Flight, decodes, and acknowledges (an ack covers the blocks that came
+while the one before was under way). push: this one appends over Flight (the server acknowledges every block when it is as durable as
+asked), the far one reads, decodes and acknowledges. From the first append to the last ack. Latency: from a stamp taken just before the
+append to the decoded block in the other process (pull), and from append to ack (push), one block at a time. Every tuple is counted on arrival; a miscount ends the benchmark.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kigen.bench.links_side import READER, SCHEMA, blocks, stamped
 from kigen.bench.machine import describe_machine
 from kigen.bench.worker import Contestant, ContestantFailed
 from kigen.bench.workspace import workspace
-from kigen.links import Link, LinkWriter
+from kigen.links import Acker, Link, LinkWriter
 
 DURABILITY: dict[str, str | None] = {"memory": None, "files": "never", "files, fsync": "always"}
 TARGET = 1_000_000  # tuples a second
@@ -176,14 +176,12 @@ class _Bench:
 
 
 def _followed(link: Link, total: int, max_tuples: int, compress: str) -> Iterator[Any]:
-    """Every block as it comes, decoded; acknowledged after it was looked at."""
-    offset = 0
-    for piece in link.follow(_STREAM, 0, reader=READER, max_tuples=max_tuples, compress=compress):
-        for batch in piece.batches:
-            assert batch.schema.equals(SCHEMA)
-            yield batch
-        offset = piece.next
-        if piece.count:
-            link.ack(_STREAM, READER, offset)
-        if offset >= total:
-            return
+    """Every block as it comes, decoded; acknowledged after it was looked at, the last ack included."""
+    with Acker(link, _STREAM, READER) as acker:
+        for piece in link.follow(_STREAM, 0, reader=READER, max_tuples=max_tuples, compress=compress):
+            for batch in piece.batches:
+                assert batch.schema.equals(SCHEMA)
+                yield batch
+            acker.done(piece.next)
+            if piece.next >= total:
+                return

@@ -20,7 +20,7 @@ def links_tables(result: dict[str, Any]) -> RenderableType:
 
 
 def _throughput(result: dict[str, Any]) -> Table:
-    table = Table(title="throughput between two processes, every block acknowledged", title_justify="left", box=SIMPLE)
+    table = Table(title="throughput between two processes, with acks", title_justify="left", box=SIMPLE)
     for name in ("way", "queue", "compress"):
         table.add_column(name)
     for name in ("tuples a block", "M tuples/s", "CPU us a tuple", "MB/s payload", "payload bytes a tuple", "wire bytes a tuple"):

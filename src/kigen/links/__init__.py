@@ -1,5 +1,6 @@
 """Queues of named streams, and links between them over Arrow Flight."""
 
+from kigen.links.acker import Acker
 from kigen.links.address import Address, Security
 from kigen.links.client import Link, Received
 from kigen.links.connection import Patience
@@ -31,6 +32,7 @@ __all__ = [
     "ENDED",
     "MAIN",
     "NO_PROGRESS",
+    "Acker",
     "Address",
     "Appended",
     "BadRequest",

@@ -16,7 +16,7 @@ from kigen.links.payload import PLAIN, Encoded, cut, decode, encode, join
 from kigen.links.record import TUPLES, Record
 from kigen.links.store import Kept, Store
 
-SMALL = 64 * 1024  # bytes; smaller blocks are joined with their neighbours
+SMALL = 16 * 1024  # bytes; smaller blocks are joined with their neighbours
 
 
 @dataclass(frozen=True, slots=True)
