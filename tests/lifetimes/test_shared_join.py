@@ -15,6 +15,7 @@ import pytest
 from oracle.drive import judged_family
 
 from kigen.lifetimes import StreamInput, TaskRuntime, runtime
+from kigen.lifetimes.open_pairs import numbered
 from kigen.lifetimes.shared_join import SharedJoinOperator
 from kigen.plan import bind
 from kigen.plan.nodes import App
@@ -94,3 +95,9 @@ def test_sharing_can_be_switched_off_to_be_measured() -> None:
 def _kept(kernel: TaskRuntime) -> int:
     (join,) = [op for op in kernel.operators if isinstance(op, SharedJoinOperator)]
     return join.held
+
+
+def test_numbers_of_pairs_begin_again() -> None:
+    assert numbered(3, 4, 10).tolist() == [3, 4, 5, 6]
+    assert numbered(8, 4, 10).tolist() == [8, 9, 0, 1]
+    assert numbered(6, 4, 10).tolist() == [6, 7, 8, 9]

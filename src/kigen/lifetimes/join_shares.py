@@ -1,23 +1,22 @@
 """What one query takes of a shared join: the pairs that its windows hold, each with the death that they give it.
 
-RANGE: a pair dies when the first of its tuples does, known at once, so the direct method keeps nothing here. ROWS: it dies when a row
-pushes either tuple out; until then the pair carries a holder, and waits under the numbers of both its tuples. Negative tuples: the pairs
-alive are kept and sent again when they die; the join itself does not work twice. Cost: a few operations a pair and query.
+RANGE: a pair dies when the first of its tuples does, known at once. ROWS: it dies when a row pushes either tuple out; until then it carries
+its own number as holder, and the join says which pairs lost a tuple. So the direct method keeps nothing here. Negative tuples: the pairs
+alive are kept, and sent again when they die; the join itself does not work twice. Cost: a few operations a pair and query.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from kigen.lifetimes.alive import Alive, Chunk, State, Waiting
-from kigen.lifetimes.blocks import FOREVER, HOLDER_BITS, NO_HOLDER, Block, Fills, Ints, empty_columns
+from kigen.lifetimes.alive import Alive, State
+from kigen.lifetimes.blocks import FOREVER, HOLDER_BITS, NO_HOLDER, Block, Fills, Ints
 from kigen.lifetimes.negatives import births_and_deaths
+from kigen.lifetimes.open_pairs import Arrivals
 from kigen.lifetimes.operator import Message, Operator
-from kigen.lifetimes.shared_join import Arrivals, Pairs
+from kigen.lifetimes.shared_join import Pairs
 from kigen.plan.nodes import WindowKind
 from kigen.plan.shared_join import JoinShare, window_below
-
-_NUMBERS = 1 << HOLDER_BITS
 
 
 class JoinShareOperator(Operator):
@@ -25,8 +24,7 @@ class JoinShareOperator(Operator):
         self.node = node
         self._place = node.child.windows.index(node.sizes)
         self._by_time = window_below(node.child.join.left).kind is WindowKind.RANGE
-        self._first, self._next = number << HOLDER_BITS, 0
-        self._waiting = (Waiting(()), Waiting(()))  # ROWS: pairs by the number of their left or right tuple; `start` is the pair's holder
+        self._first_holder = number << HOLDER_BITS
         self._alive = Alive(node.schema) if signed else None
 
     def step(self, inputs: list[Message], now: int) -> Message:
@@ -37,30 +35,14 @@ class JoinShareOperator(Operator):
 
     def _by_range(self, pairs: Pairs) -> Block:
         end = np.minimum(pairs.marks[0] + self.node.sizes[0], pairs.marks[1] + self.node.sizes[1])
-        holder = np.full(len(pairs), NO_HOLDER) if self._alive is None else self._holders(len(pairs))
+        holder = np.full(len(pairs), NO_HOLDER) if self._alive is None else self._first_holder + pairs.number
         return Block(pairs.columns, pairs.start, end, holder, Fills.none())
 
     def _by_rows(self, pairs: Pairs) -> Block:
-        sizes = self.node.sizes
-        fills = self._settle(pairs)
-        end = np.minimum(*(a.time_of(mark + n) for a, mark, n in zip(pairs.arrivals, pairs.marks, sizes, strict=True)))
-        holder = self._holders(len(pairs))
-        waits = end == FOREVER
-        count = int(waits.sum())
-        for waiting, mark in zip(self._waiting, pairs.marks, strict=True):
-            waiting.add(Chunk(empty_columns(()), holder[waits], np.full(count, FOREVER), mark[waits]))
-        return Block(pairs.columns, pairs.start, end, holder, fills)
-
-    def _settle(self, pairs: Pairs) -> Fills:
-        """Deaths of earlier pairs. A pair found twice gives two fills of one holder; the earlier counts."""
-        found = [w.fill(_pushed_out(a, n)) for w, a, n in zip(self._waiting, pairs.arrivals, self.node.sizes, strict=True)]
-        return Fills.concat([Fills(chunk.start, chunk.end) for chunk in found]).sorted()
-
-    def _holders(self, count: int) -> Ints:
-        """New ones; they begin again when they run out, long after the first are dead."""
-        numbers = np.arange(self._next, self._next + count)
-        self._next = (self._next + count) % _NUMBERS
-        return self._first + (numbers if self._next >= count else numbers % _NUMBERS)
+        sizes, arrivals = self.node.sizes, pairs.pushed.arrivals
+        fills = pairs.pushed.fills(self._place, sizes, self._first_holder)
+        end = np.minimum(_time_of(arrivals[0], pairs.marks[0] + sizes[0]), _time_of(arrivals[1], pairs.marks[1] + sizes[1]))
+        return Block(pairs.columns, pairs.start, end, self._first_holder + pairs.number, fills)
 
     def known_ends(self, inputs: list[Fills]) -> Fills:
         if self._alive is None:
@@ -73,23 +55,19 @@ class JoinShareOperator(Operator):
 
     @property
     def held(self) -> int:
-        return sum(len(w) for w in self._waiting) + (0 if self._alive is None else len(self._alive))
+        return 0 if self._alive is None else len(self._alive)
 
     def state(self) -> State:
-        waiting = [Chunk.concat(w.chunks(), ()).state() for w in self._waiting]
-        return {"waiting": waiting, "next": self._next, "alive": None if self._alive is None else self._alive.state()}
+        return {} if self._alive is None else self._alive.state()
 
     def load(self, state: State) -> None:
-        self._next = state["next"]
-        self._waiting = (Waiting(()), Waiting(()))
-        for waiting, saved in zip(self._waiting, state["waiting"], strict=True):
-            waiting.add(Chunk.load(saved))
         if self._alive is not None:
-            self._alive.load(state["alive"])
+            self._alive.load(state)
 
 
-def _pushed_out(arrivals: Arrivals, size: int) -> Fills:
-    """Tuples of earlier steps that the rows of this one push out of a window of `size`, and when."""
-    numbers = np.arange(arrivals.first, arrivals.first + min(size, len(arrivals.at))) - size
-    known = numbers >= 0
-    return Fills(numbers[known], arrivals.at[: len(numbers)][known])
+def _time_of(arrivals: Arrivals, number: Ints) -> Ints:
+    """When the tuples of these numbers came; FOREVER for those that have not. None came before this step."""
+    if not len(arrivals.at):
+        return np.full(len(number), FOREVER)
+    place = number - arrivals.first
+    return np.where(place < len(arrivals.at), arrivals.at[np.minimum(place, len(arrivals.at) - 1)], FOREVER)

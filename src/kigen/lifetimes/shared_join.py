@@ -14,8 +14,19 @@ import numpy as np
 import pyarrow as pa
 
 from kigen.lifetimes.alive import Chunk, State
-from kigen.lifetimes.blocks import FOREVER, Block, Ints, StreamBlock, concat_columns, empty_columns, filter_columns, no_ints, take_columns
+from kigen.lifetimes.blocks import (
+    HOLDER_BITS,
+    Block,
+    Ints,
+    StreamBlock,
+    concat_columns,
+    empty_columns,
+    filter_columns,
+    no_ints,
+    take_columns,
+)
 from kigen.lifetimes.join import JoinBase
+from kigen.lifetimes.open_pairs import Arrivals, OpenPairs, Pushed, Sides, numbered
 from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.select import FilterOperator, ProjectOperator
 from kigen.lifetimes.sides import Matches
@@ -23,35 +34,19 @@ from kigen.lifetimes.windows import make_window
 from kigen.plan.nodes import Filter, Node, Project, WindowKind
 from kigen.plan.shared_join import SharedJoin, window_below
 
-
-@dataclass(frozen=True)
-class Arrivals:
-    """The tuples of a stream that came in this step: those numbered `first` and up, and when."""
-
-    first: int
-    at: Ints
-
-    def time_of(self, number: Ints) -> Ints:
-        """When the tuples of these numbers came; FOREVER for those that have not. None came before this step."""
-        place = number - self.first
-        if not len(self.at):
-            return np.full(len(place), FOREVER)
-        return np.where(place < len(self.at), self.at[np.minimum(place, len(self.at) - 1)], FOREVER)
-
-    def until(self, time: Ints) -> Ints:
-        """How many tuples of the stream had come by these times, all of this step."""
-        return self.first + np.searchsorted(self.at, time, side="right")
+_NUMBERS = 1 << HOLDER_BITS
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Matches of a step. A mark is the birth of a tuple (RANGE) or its number in its stream (ROWS)."""
+    """Matches of a step. A mark is the birth of a tuple (RANGE) or its number in its stream (ROWS); `number` is the pair's own."""
 
     columns: pa.RecordBatch
     start: Ints
-    marks: tuple[Ints, Ints]
-    arrivals: tuple[Arrivals, Arrivals]
-    lags: tuple[Ints, Ints] | None = None  # of pairs that lie in no order
+    marks: Sides
+    number: Ints
+    pushed: Pushed  # deaths of earlier pairs (ROWS)
+    lags: Sides | None = None  # of pairs that lie in no order
     upto: Ints | None = None  # of pairs in the order of their slices: how many each of the windows holds
 
     def __len__(self) -> int:
@@ -60,14 +55,24 @@ class Pairs:
     def held_by(self, place: int, sizes: tuple[int, int]) -> Pairs:
         """Those in the windows `sizes`, which are at `place` among the windows of the join."""
         if self.upto is not None:
-            stop = int(self.upto[place])
-            return Pairs(self.columns.slice(0, stop), self.start[:stop], _cut(self.marks, slice(0, stop)), self.arrivals)
+            part = slice(0, int(self.upto[place]))
+            return Pairs(self.columns.slice(0, part.stop), self.start[part], _cut(self.marks, part), self.number[part], self.pushed)
         assert self.lags is not None
         inside = (self.lags[0] < sizes[0]) & (self.lags[1] < sizes[1])
-        return Pairs(filter_columns(self.columns, inside), self.start[inside], _cut(self.marks, inside), self.arrivals)
+        columns = filter_columns(self.columns, inside)
+        return Pairs(columns, self.start[inside], _cut(self.marks, inside), self.number[inside], self.pushed)
 
 
-def _cut(both: tuple[Ints, Ints], part: slice | np.ndarray[tuple[int], np.dtype[np.generic]]) -> tuple[Ints, Ints]:
+@dataclass(frozen=True)
+class _Found:
+    """Pairs as they are found."""
+
+    columns: pa.RecordBatch
+    start: Ints
+    marks: Sides
+
+
+def _cut(both: Sides, part: slice | np.ndarray[tuple[int], np.dtype[np.generic]]) -> Sides:
     return both[0][part], both[1][part]
 
 
@@ -78,17 +83,20 @@ class SharedJoinOperator(JoinBase):
         self._chain = node.is_chain
         self._inputs = (_Input(node.join.left), _Input(node.join.right))
         self._by_time = window_below(node.join.left).kind is WindowKind.RANGE
-        self._sizes = tuple(np.array([sizes[side] for sizes in node.windows]) for side in (0, 1))
+        self._sizes = np.array([left for left, _ in node.windows]), np.array([right for _, right in node.windows])
+        self._open = OpenPairs(self._sizes)
+        self._next = 0  # number of a pair
+        self._nothing = _Found(empty_columns(node.schema), no_ints(), (no_ints(), no_ints()))
 
     def step(self, inputs: list[Message], now: int) -> Message:
         arrivals = self._inputs[0].arrivals(inputs[0]), self._inputs[1].arrivals(inputs[1])
         left, right = (mine.step(stream, now) for mine, stream in zip(self._inputs, inputs, strict=True))
-        parts = [self._pairs(matches, arrivals) for matches in self._born(left, right)]
+        found = [self._found(matches) for matches in self._born(left, right)]
         for side in self._sides:
             side.expire(now)
-        return self._laid_out([p for p in parts if len(p)], arrivals)
+        return self._laid_out(_together(found) if found else self._nothing, arrivals)
 
-    def _pairs(self, matches: Matches, arrivals: tuple[Arrivals, Arrivals]) -> Pairs:
+    def _found(self, matches: Matches) -> _Found:
         left, right = matches.left, matches.right
         columns = self._columns(left.columns, right.columns)
         keep = matches.overlap()
@@ -97,37 +105,47 @@ class SharedJoinOperator(JoinBase):
             keep &= passes
         start = np.maximum(left.start, right.start)
         marks = self._mark(left), self._mark(right)
-        if not bool(keep.all()):
-            columns, start, marks = filter_columns(columns, keep), start[keep], _cut(marks, keep)
-        return Pairs(columns, start, marks, arrivals)
+        return _Found(columns, start, marks) if bool(keep.all()) else _Found(filter_columns(columns, keep), start[keep], _cut(marks, keep))
 
     def _mark(self, chunk: Chunk) -> Ints:
         return chunk.start if self._by_time else chunk.holder
 
-    def _laid_out(self, parts: list[Pairs], arrivals: tuple[Arrivals, Arrivals]) -> Pairs:
+    def _laid_out(self, found: _Found, arrivals: tuple[Arrivals, Arrivals]) -> Pairs:
         """All pairs, in the order of their slices."""
-        pairs = _together(parts) if parts else Pairs(empty_columns(self.node.schema), no_ints(), (no_ints(), no_ints()), arrivals)
-        ages = (pairs.start, pairs.start) if self._by_time else (arrivals[0].until(pairs.start) - 1, arrivals[1].until(pairs.start) - 1)
-        lags = ages[0] - pairs.marks[0], ages[1] - pairs.marks[1]
-        if not self._chain:
-            return Pairs(pairs.columns, pairs.start, pairs.marks, arrivals, lags=lags)
-        slices = self._slices(lags)
-        upto = np.cumsum(np.bincount(slices, minlength=len(self.shared.windows)))
-        if bool(np.all(slices[1:] >= slices[:-1])):
-            return Pairs(pairs.columns, pairs.start, pairs.marks, arrivals, upto=upto)
-        order = np.argsort(slices, kind="stable")  # small numbers: a radix sort
-        return Pairs(take_columns(pairs.columns, order), pairs.start[order], _cut(pairs.marks, order), arrivals, upto=upto)
+        columns, start, marks, upto = found.columns, found.start, found.marks, None
+        ages = (start, start) if self._by_time else (arrivals[0].until(start) - 1, arrivals[1].until(start) - 1)
+        lags = ages[0] - marks[0], ages[1] - marks[1]
+        if self._chain:
+            slices = self._slices(lags)
+            upto = np.cumsum(np.bincount(slices, minlength=len(self.shared.windows)))
+            if not bool(np.all(slices[1:] >= slices[:-1])):
+                order = np.argsort(slices, kind="stable")  # small numbers: a radix sort
+                columns, start, marks, lags = take_columns(columns, order), start[order], _cut(marks, order), _cut(lags, order)
+        number = numbered(self._next, len(start), _NUMBERS)
+        self._next = (self._next + len(start)) % _NUMBERS
+        pushed = Pushed(arrivals)
+        if not self._by_time:
+            pushed = self._open.pushed_out(arrivals)
+            self._open.add(number, marks, lags, arrivals)
+        return Pairs(columns, start, marks, number, pushed, None if self._chain else lags, upto)
 
-    def _slices(self, lags: tuple[Ints, Ints]) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
+    def _slices(self, lags: Sides) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
         """The first windows that hold each pair, and with them all after."""
         found = [np.searchsorted(sizes, lag, side="right") for sizes, lag in zip(self._sizes, lags, strict=True)]
         return np.maximum(*found).astype(np.uint16)
 
+    @property
+    def held(self) -> int:
+        return super().held + len(self._open)
+
     def state(self) -> State:
-        return {**super().state(), "arrived": [mine.arrived for mine in self._inputs]}
+        arrived = [mine.arrived for mine in self._inputs]
+        return {**super().state(), "arrived": arrived, "next": self._next, "open": self._open.state()}
 
     def load(self, state: State) -> None:
         super().load(state)
+        self._next = state["next"]
+        self._open.load(state["open"])
         for mine, arrived in zip(self._inputs, state["arrived"], strict=True):
             mine.arrived = arrived
 
@@ -154,8 +172,8 @@ class _Input:
         return block
 
 
-def _together(parts: list[Pairs]) -> Pairs:
+def _together(parts: list[_Found]) -> _Found:
     if len(parts) == 1:
         return parts[0]
     marks = np.concatenate([p.marks[0] for p in parts]), np.concatenate([p.marks[1] for p in parts])
-    return Pairs(concat_columns([p.columns for p in parts]), np.concatenate([p.start for p in parts]), marks, parts[0].arrivals)
+    return _Found(concat_columns([p.columns for p in parts]), np.concatenate([p.start for p in parts]), marks)
