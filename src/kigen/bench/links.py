@@ -3,7 +3,8 @@
 pull: the far process appends to its queue, this one follows over Flight, decodes, and acknowledges (an ack covers the blocks that came
 while the one before was under way). push: this one appends over Flight (the server acknowledges every block when it is as durable as
 asked), the far one reads, decodes and acknowledges. From the first append to the last ack. Latency: from a stamp taken just before the
-append to the decoded block in the other process (pull), and from append to ack (push), one block at a time. Every tuple is counted on arrival; a miscount ends the benchmark.
+append to the decoded block in the other process (pull), and from append to ack (push), one block at a time.
+Every tuple is counted on arrival; a miscount ends the benchmark.
 """
 
 from __future__ import annotations
