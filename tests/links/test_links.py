@@ -351,20 +351,22 @@ def test_kills_of_server_and_writer(seed: int, tmp_path: Path) -> None:
     reader = threading.Thread(target=follow)
     reader.start()
     kills = 0
-    while reader.is_alive():
-        time.sleep(rng.uniform(0.3, 1.2))
-        victim = rng.choice(["server", "writer"])
-        if kills < 6 and victim == "server":
-            end(server)
-            server = start("server", str(tmp_path), address)
-            kills += 1
-        elif kills < 6 or writer.poll() is not None:
-            end(writer)
-            kills += 1
-            writer = start("writer", address, str(total), str(seed + kills))
+    try:
+        while reader.is_alive():
+            time.sleep(rng.uniform(0.3, 1.2))
+            victim = rng.choice(["server", "writer"])
+            if kills < 6 and victim == "server":
+                end(server)
+                server = start("server", str(tmp_path), address)
+                kills += 1
+            elif kills < 6 or writer.poll() is not None:
+                end(writer)
+                kills += 1
+                writer = start("writer", address, str(total), str(seed + kills))
+    finally:  # a timeout must not leave them behind
+        end(server)
+        end(writer)
     reader.join()
-    end(server)
-    end(writer)
     link.close()
     assert not trouble
     assert got == list(range(total))
