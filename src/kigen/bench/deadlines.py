@@ -21,7 +21,8 @@ from kigen.bench.workspace import workspace
 CLASSES_S = (1, 2, 3, 5, 30)
 QUERIES = 20
 SAFE = 0.85
-EVERY_S, LASTING_S, BURST = 10.0, 1.0, 6.0  # six times what comes between bursts is four times the mean
+EVERY_S = (8.0, 12.0)  # streams have periods of their own, so that bursts meet now and then
+LASTING, BURST = 0.1, 6.0  # a tenth of the time, six times what comes between: four times the mean
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,12 @@ def app_text(rate: float, seconds: float, settings: DeadlinesSettings, arrivals:
     cost, firm = settings.cost_us if cost_us is None else cost_us, "FIRM " if settings.firm else ""
     lines = []
     for i in range(QUERIES):
-        phase = rng.uniform(0, EVERY_S - LASTING_S)
-        bursts = (
-            f", burst = {BURST}, every = '{EVERY_S} s', lasting = '{LASTING_S} s', phase = '{phase:.3f} s'" if arrivals == "bursty" else ""
-        )
+        every_s = rng.uniform(*EVERY_S)
+        lasting_s, phase_s = LASTING * every_s, rng.uniform(0, (1 - LASTING) * every_s)
+        bursts = f", burst = {BURST}, every = '{every_s:.3f} s', lasting = '{lasting_s:.3f} s', phase = '{phase_s:.3f} s'"
         lines.append(
             f"CREATE STREAM s{i} (k BIGINT, v DOUBLE) FROM synthetic (rate = {rate:.3f}, arrivals = '{arrivals}', seed = {settings.seed}, "
-            f"duration = '{seconds} s', k = 'uniform(0, 10)', v = 'normal(20, 5)'{bursts});"
+            f"duration = '{seconds} s', k = 'uniform(0, 10)', v = 'normal(20, 5)'{bursts if arrivals == 'bursty' else ''});"
         )
         burned = f"COST {cost} MICROSECONDS " if cost else ""
         lines.append(
