@@ -12,11 +12,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from kigen.placement.demand import fit, local_fit, sporadic
+from kigen.placement.jitter import jitters
 from kigen.placement.network import Route, arrival_us, traffic_of
 from kigen.placement.problem import Problem
 from kigen.placement.result import LinkLoad, NodeLoad, Placement, Task
 from kigen.placement.split import Shares, by_work, least
-from kigen.placement.tasks import Arrivals, extract_tasks, finish_us, late, release_us
+from kigen.placement.tasks import extract_tasks, finish_us, late
 
 _FULL = 1 + 1e-6
 
@@ -35,7 +36,8 @@ def assemble(
     tasks = extract_tasks(problem, nodes, operator_us, arrivals)
     finish = finish_us(problem, tasks, arrivals, nodes)
     if any(t.period_us is not None for t in tasks):
-        loads = {n: _node_load(problem, n, tasks, arrivals, nodes, finish) for n in problem.node}
+        jitter = jitters(problem, tasks, arrivals, nodes)
+        loads = {n: _node_load(n, tasks, jitter) for n in problem.node}
     else:
         loads = {n: NodeLoad(None, local_fit(problem, nodes, operator_us, n).demand) for n in problem.node}
     links = link_loads(problem, routes)
@@ -74,21 +76,11 @@ def spread(problem: Problem, shares: Shares) -> float:
     return sum(abs(even[k] - shares[k]) / problem.work_us[k[1]] for k in shares if problem.work_us[k[1]] > 0)
 
 
-def _node_load(
-    problem: Problem, node: str, tasks: tuple[Task, ...], arrivals: Arrivals, nodes: Mapping[str, str], finish: Mapping[str, float]
-) -> NodeLoad:
+def _node_load(node: str, tasks: tuple[Task, ...], jitter: Mapping[str, float]) -> NodeLoad:
     mine = [t for t in tasks if t.node == node]
-    curves = [sporadic(t.sub_deadline_us, t.work_us, t.period_us, _jitter(problem, t, arrivals, nodes, finish)) for t in mine]
+    curves = [sporadic(t.sub_deadline_us, t.work_us, t.period_us, jitter[t.name]) for t in mine]
     found = fit(curves, 1.0, [(t.sub_deadline_us, t.tuple_us) for t in mine if t.period_us is not None])
     return NodeLoad(found.rate, found.demand)
-
-
-def _jitter(problem: Problem, task: Task, arrivals: Arrivals, nodes: Mapping[str, str], finish: Mapping[str, float]) -> float:
-    """The latest arrival of the task's input less the earliest, for which only the links are counted."""
-    if all(s not in problem.producer for s in task.inputs):
-        return 0.0
-    earliest = min(arrivals[s][task.node] for s in task.inputs)
-    return release_us(problem, task, arrivals, nodes, finish) - earliest
 
 
 def link_loads(problem: Problem, routes: Mapping[str, Route]) -> tuple[LinkLoad, ...]:

@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 _LONGEST = 6  # periods a timeline may last before activations are taken together
 _POINTS = 4000  # spans looked at, at most
 _ROUNDING = 1e-9
+_LEAST_ROOM = 1e-3  # of a node's time: with less left over, spans would have to be looked at without end
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def fit(curves: Iterable[Curve], speed: float, blocking: Sequence[tuple[float, f
 def within(curves: Sequence[Curve], speed: float, limit: float) -> bool:
     """Whether demand never exceeds `limit` of the time: beyond burst / (limit - rate) it cannot, so spans up to there count."""
     room = limit * speed - sum(c.rate for c in curves)
-    if room <= 0:
+    if room <= _LEAST_ROOM * speed:
         return False
     end = sum(c.burst for c in curves) / room
     times = np.unique(np.concatenate([c.steps_until(end) for c in curves]))

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from kigen.placement.network import Network
 from kigen.placement.problem import Problem
-from kigen.placement.result import Placement
 
 
 def check_reachable(problem: Problem, network: Network) -> list[str]:
@@ -73,24 +72,24 @@ def stretched(problem: Problem, factor: float, only: set[str] | None = None) -> 
     return replace(problem, outputs=tuple(outputs))
 
 
-def needed(problem: Problem, holds: Callable[[Problem], Placement | None]) -> list[str]:
-    """The least common factor on all deadlines for which `holds` finds a placement; then outputs get their own deadline back where that
-    changes nothing."""
+def needed(problem: Problem, holds: Callable[[Problem], bool], left_s: Callable[[], float]) -> list[str]:
+    """The least common factor on all deadlines for which `holds` is true; then outputs get their own deadline back where that
+    changes nothing. Coarser when time is short."""
     low, high = 1.0, 2.0
-    while high < 1e4 and holds(stretched(problem, high)) is None:
+    while high < 1e3 and not holds(stretched(problem, high)):
         low, high = high, high * 2
-    if high >= 1e4:
+    if high >= 1e3:
         return ["no deadlines, however long, make it hold: a node or a link has more to do than it can"]
-    while high / low > 1.02:
+    while high / low > 1.02 and left_s() > 0:
         middle = (low * high) ** 0.5
-        low, high = (low, middle) if holds(stretched(problem, middle)) is not None else (middle, high)
+        low, high = (low, middle) if holds(stretched(problem, middle)) else (middle, high)
     blame = {o.name for o in problem.outputs}
     for output in sorted(problem.outputs, key=lambda o: -o.deadline_us):
-        if len(blame) > 1 and holds(stretched(problem, high, blame - {output.name})) is not None:
+        if len(blame) > 1 and left_s() > 0 and holds(stretched(problem, high, blame - {output.name})):
             blame.discard(output.name)
     return [
-        f"the deadline of {o.name} ({o.deadline_us / 1000:g} ms) cannot be kept: {o.deadline_us * high / 1000:.3f} ms could, "
-        f"{o.deadline_us * (high - 1) / 1000:.3f} ms more"
+        f"the deadline of {o.name} ({o.deadline_us / 1000:g} ms) is too short for what was found: {o.deadline_us * high / 1000:.3f} ms "
+        f"would do, {o.deadline_us * (high - 1) / 1000:.3f} ms more"
         for o in problem.outputs
         if o.name in blame
     ]

@@ -19,7 +19,8 @@ _BETTER = 1e-9
 
 class Search:
     def __init__(self, network: Network, demand: NodeDemand, floor: float, seed: int = 0) -> None:
-        self.network, self.problem, self.demand, self.floor = network, network.problem, demand, floor
+        self.network, self.problem, self.demand = network, network.problem, demand
+        self.floor = dict.fromkeys(self.problem.node, floor)  # of slack, for each node
         self.rng = random.Random(seed)
         self.nodes: dict[str, str] = {}
         self.held: dict[str, set[str]] = {n: set() for n in self.problem.node}
@@ -47,7 +48,7 @@ class Search:
         return [n for n in self.problem.node if not self.node_fits(n, self.held[n])]
 
     def node_fits(self, node: str, operators: Iterable[str]) -> bool:
-        return self.demand.fits(operators, self.problem.node[node].speed, self.floor)
+        return self.demand.fits(operators, self.problem.node[node].speed, self.floor[node])
 
     def _stream_cost(self, stream: str) -> float:
         """Of what is placed so far."""

@@ -23,8 +23,10 @@ from kigen.placement.search import Search
 from kigen.placement.split import Shares, by_level, by_work, least, reserve
 
 ALLOCATIONS = ("deadline", "sqpr")
-FLOOR = 0.05  # of every span of time left free by the fixed-split model
-_FLOORS = (0.15, 0.3, 0.45, 0.6, 0.75)
+FLOOR = 0.1  # of every span of time left free by the fixed-split model
+_FLOORS = (0.2, 0.35, 0.5, 0.7)
+_REPAIRS = 20
+_MORE_SLACK = 0.05
 _EXACT_PAIRS = 100  # up to so many pairs of operators and nodes where they may meet, the paper's model is tried
 
 Clock = Callable[[], float]
@@ -57,7 +59,7 @@ def _by_deadline(problem: Problem, network: Network, left_s: Clock, limits: Limi
     hopeless = impossible(problem, network)
     found: Placement | None = None
     if not hopeless and is_small(problem):
-        found, proven = _exact(problem, _half(left_s))
+        found, proven = _exact(problem, _first(left_s, 0.5))
         if found is not None and found.holds and proven:
             return found
     fixed, _ = fixed_split(problem, network, left_s, limits)
@@ -65,13 +67,8 @@ def _by_deadline(problem: Problem, network: Network, left_s: Clock, limits: Limi
         found = fixed
     if found.holds:
         return found
-    why = hopeless or _why(problem, network, limits)
+    why = hopeless or _why(problem, limits, left_s)
     return replace(found, notes=(*why, *found.notes))
-
-
-def _half(left_s: Clock) -> Clock:
-    rest = left_s() / 2
-    return lambda: left_s() - rest
 
 
 def is_small(problem: Problem) -> bool:
@@ -99,32 +96,58 @@ def _exact(problem: Problem, left_s: Clock) -> tuple[Placement | None, bool]:
 
 
 def fixed_split(problem: Problem, network: Network, left_s: Clock, limits: Limits) -> tuple[Placement, Found]:
-    """The model for many operators; then the demand test of its tasks, and more slack where that fails."""
+    """The model for many operators; then the demand test of its tasks, and more slack on nodes that fail it."""
     reserved = reserve(problem, network)
     demand = NodeDemand(problem, least(by_level(problem, reserved)))
-    found = minimise_traffic(network, demand, limits.floor, left_s, limits.gap, limits.seed)
-    best = final(problem, network, found.nodes, found.bound, "fixed split")
-    if best.holds:
-        return best, found
+    found = minimise_traffic(network, demand, limits.floor, _first(left_s, 0.85), limits.gap, limits.seed)
+    search = Search(network, demand, limits.floor, limits.seed)
+    best = repair(search, found.nodes, found.bound, "fixed split")
     for shared in (False, True):
         for floor in _FLOORS:
-            nodes = _search(problem, network, reserved, shared, floor, limits)
-            tried = final(problem, network, nodes, found.bound, f"heuristic, slack {floor:g}")
-            if (tried.holds, tried.slack) > (best.holds, best.slack):
-                best = tried
-            if best.holds:
+            if best.holds or (left_s() <= 0 and floor > _FLOORS[0]):
                 return best, found
+            search = _search(problem, network, reserved, shared, floor, limits)
+            tried = repair(search, search.nodes, found.bound, f"heuristic, slack {floor:g}")
+            best = max(best, tried, key=_goodness)
     return best, found
 
 
-def _search(
-    problem: Problem, network: Network, reserved: Mapping[str, float], shared: bool, floor: float, limits: Limits
-) -> dict[str, str]:
+def _goodness(placed: Placement) -> tuple[bool, float]:
+    return placed.holds, placed.slack
+
+
+def _first(left_s: Clock, share: float) -> Clock:
+    rest = left_s() * (1 - share)
+    return lambda: left_s() - rest
+
+
+def repair(search: Search, nodes: Mapping[str, str], bound: float, method: str) -> Placement:
+    """While the tasks of a node fail the demand test, ask for more slack there and let the search give work away."""
+    search.take(nodes)
+    best = tried = final(search.problem, search.network, search.nodes, bound, method)
+    for _ in range(_REPAIRS):
+        failing = [n for n, load in tried.node_loads.items() if load.demand > 1]
+        if tried.holds or not failing:
+            break
+        for n in failing:
+            search.floor[n] = min(0.95, search.floor[n] + _MORE_SLACK)
+        search.improve(_rounds(5 * len(search.problem.operators)))
+        tried = final(search.problem, search.network, search.nodes, bound, f"{method}, repaired")
+        best = max(best, tried, key=_goodness)
+    return best
+
+
+def _rounds(count: int) -> Clock:
+    """A budget in looks instead of seconds."""
+    looks = iter(range(count))
+    return lambda: 1.0 if next(looks, None) is not None else 0.0
+
+
+def _search(problem: Problem, network: Network, reserved: Mapping[str, float], shared: bool, floor: float, limits: Limits) -> Search:
     search = Search(network, NodeDemand(problem, least(by_level(problem, reserved, shared))), floor, limits.seed)
     search.greedy()
-    rounds = iter(range(20 * len(problem.operators)))
-    search.improve(lambda: 1.0 if next(rounds, None) is not None else 0.0)
-    return search.nodes
+    search.improve(_rounds(20 * len(problem.operators)))
+    return search
 
 
 def final(problem: Problem, network: Network, nodes: Mapping[str, str], bound: float, method: str) -> Placement:
@@ -146,22 +169,11 @@ def link_time_us(problem: Problem, nodes: Mapping[str, str], routes: Mapping[str
     return {o.name: there.get(o.stream, 0.0) + arrivals[o.stream][o.sink] for o in problem.outputs}
 
 
-def _why(problem: Problem, network: Network, limits: Limits) -> list[str]:
+def _why(problem: Problem, limits: Limits, left_s: Clock) -> list[str]:
     """By the paper's model with deadlines that give way, where it is small and nothing repeats; else by stretching deadlines."""
-
-    def holds(stretched: Problem) -> Placement | None:
-        reserved = reserve(stretched, network)
-        for floor in (0.05, 0.3, 0.6):
-            nodes = _search(stretched, network, reserved, False, floor, limits)
-            placed = final(stretched, network, nodes, 0.0, "")
-            if placed.holds:
-                return placed
-        return None
-
     if is_small(problem) and all(p is None for p in problem.period_us.values()):
         model = ExactModel(problem, stretch=True)
-        rounds = iter([20.0] * 8)
-        answer, _ = model.solve(lambda: next(rounds, 1.0))
+        answer, _ = model.solve(lambda: max(10.0, left_s()))
         if answer.values is not None and (over := model.exceeded_us(answer.values)):
             limit = problem.output
             return [
@@ -169,4 +181,10 @@ def _why(problem: Problem, network: Network, limits: Limits) -> list[str]:
                 f"{us / 1000:.3f} ms more"
                 for o, us in over.items()
             ]
-    return needed(problem, holds)
+
+    def holds(longer: Problem) -> bool:
+        network = Network(longer)
+        search = _search(longer, network, reserve(longer, network), False, 0.3, limits)
+        return repair(search, search.nodes, 0.0, "").holds
+
+    return needed(problem, holds, left_s)

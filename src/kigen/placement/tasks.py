@@ -118,17 +118,13 @@ def _finish(groups: _Groups) -> dict[str, float]:
 
 
 def finish_us(problem: Problem, tasks: tuple[Task, ...], arrivals: Arrivals, nodes: Mapping[str, str]) -> dict[str, float]:
-    """The same for tasks that are ready; and by `release` of a task's first operator, see `release_us`."""
+    """Stream -> when it is there at the latest, by the sub-deadlines of tasks."""
     order = {o: i for i, o in enumerate(problem.order)}
     finish: dict[str, float] = {}
     for task in sorted(tasks, key=lambda t: order[t.operators[0]]):
         end = _release(problem, arrivals, nodes, finish, task.operators[0]) + task.sub_deadline_us
         finish |= {problem.operator[o].output: end for o in task.operators}
     return finish
-
-
-def release_us(problem: Problem, task: Task, arrivals: Arrivals, nodes: Mapping[str, str], finish: Mapping[str, float]) -> float:
-    return _release(problem, arrivals, nodes, finish, task.operators[0])
 
 
 def _release(problem: Problem, arrivals: Arrivals, nodes: Mapping[str, str], finish: Mapping[str, float], first: str) -> float:
