@@ -6,7 +6,7 @@ from kigen.placement.demand import sporadic, within
 
 
 def test_a_full_node_is_refused_at_once() -> None:
-    tasks = [sporadic(20_000.0, 0.1 * 20_000.0, 20_000.0, 7_000.0) for _ in range(7)]
-    assert sum(task.rate for task in tasks) < 0.7, "by rounding alone"
-    assert not within(tasks, 1.0, 0.7)
-    assert within(tasks[:4], 1.0, 0.7)
+    task = sporadic(20_000.0, 0.7 * 20_000.0 * (1 - 1e-13), 20_000.0, 7_000.0)
+    assert 0.0 < 0.7 - task.rate < 1e-12
+    assert not within([task], 1.0, 0.7)
+    assert within([sporadic(20_000.0, 0.4 * 20_000.0, 20_000.0, 7_000.0)], 1.0, 0.9)
