@@ -8,9 +8,10 @@ from typing import Any
 
 from kigen.reproduce.ats_figures import ATS_FIGURES
 from kigen.reproduce.figure import Figure, Request, Told
+from kigen.reproduce.lazy_standby_figures import LAZY_STANDBY_FIGURES
 from kigen.reproduce.placement_figures import PLACEMENT_FIGURES
 
-FIGURES: dict[str, Figure] = {**ATS_FIGURES, **PLACEMENT_FIGURES}
+FIGURES: dict[str, Figure] = {**ATS_FIGURES, **PLACEMENT_FIGURES, **LAZY_STANDBY_FIGURES}
 
 
 class ArgumentError(ValueError):
