@@ -76,7 +76,11 @@ def needed(problem: Problem, holds: Callable[[Problem], bool], left_s: Callable[
     """The least common factor on all deadlines for which `holds` is true; then outputs get their own deadline back where that
     changes nothing. Coarser when time is short."""
     low, high = 1.0, 2.0
-    while high < 1e3 and not holds(stretched(problem, high)):
+    while high < 1e3:
+        if left_s() <= 0:
+            return ["which deadlines would do was not looked for: the time limit is over; give it more"]
+        if holds(stretched(problem, high)):
+            break
         low, high = high, high * 2
     if high >= 1e3:
         return ["no deadlines, however long, make it hold: a node or a link has more to do than it can"]
