@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pytest
 from standby.cases import chain
 
 from kigen.standby import events as e
+from kigen.standby.detector import Beats, Detector
 from kigen.standby.node import Node, Tick, Times
 from kigen.standby.topology import Place
 
@@ -64,3 +66,15 @@ def test_a_primary_that_wakes_up_is_fenced_and_stands_by() -> None:
         return asleep in (sender, to)
 
     assert [name for name, _ in takeovers(6e6, cut)] == ["N.1", "N.0"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_due_is_done(seed: int) -> None:
+    """At the very time that it names, the detector moves on: once a rounding let it wait for ever."""
+    draw = random.Random(seed)
+    detector = Detector(Beats(), draw.uniform(0, 1e9))
+    assert detector.step(detector.due_us()) == "ask"
+    detector.answered("U.0", hears=True, epoch=1)
+    assert detector.step(detector.due_us()) == "ask"
+    detector.answered("U.0", hears=False, epoch=1)
+    assert detector.step(detector.due_us()) == "take over"

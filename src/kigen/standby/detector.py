@@ -44,12 +44,10 @@ class Detector:
 
     def step(self, now_us: float) -> Step:
         """For a secondary: what to do about its primary now."""
-        if now_us - self._led_us < self.beats.silence_us:
+        if now_us < self.due_us():  # by the very same sum: a difference may be smaller by a rounding, and whoever waits would wait for ever
             return "wait"
         if self._asked_us is None:
             return self._ask(now_us)
-        if now_us - self._asked_us < self.beats.answer_us:
-            return "wait"
         if self._answers and not any(self._answers.values()):
             self._asked_us, self._led_us = None, now_us
             return "take over"
