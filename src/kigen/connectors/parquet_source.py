@@ -1,11 +1,13 @@
 """`FROM parquet (path = ...)`: ranges of rows, counted by row group.
 
 Invariant: a position is (file, row group, row in it); ranges never span files; values are taken over losslessly or refused. Cost: a
-row group is decoded once while ranges pass through it (the latest is kept); the driver reads footers and the timestamp column.
+row group is decoded once while ranges pass through it, and ahead of time (kigen.connectors.parquet_groups); the driver reads footers and
+the timestamp column.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -19,10 +21,9 @@ from kigen.connectors.casting import bisect_cast, with_ts
 from kigen.connectors.columns import place_of
 from kigen.connectors.files import Files
 from kigen.connectors.options import check_names, path_of
+from kigen.connectors.parquet_groups import Group, RowGroups
 from kigen.plan.nodes import Stream
 from kigen.plan.types import Type
-
-Group = tuple[str, int]
 
 
 class ParquetSource(Source):
@@ -34,7 +35,8 @@ class ParquetSource(Source):
         self.stream, self.timestamp = stream, stream.timestamp
         self.files = Files(path_of(owner, stream.source), directory, (".parquet",))
         self._footers: dict[str, tuple[pq.FileMetaData, tuple[str, ...]]] = {}
-        self._kept: dict[str, tuple[Group, pa.Table]] = {}  # by 'all' and 'timestamp': the latest group decoded
+        self._groups = RowGroups(self._decode, self._following)
+        self._times: tuple[Group, pa.Table] | None = None  # the timestamps of the latest group that the driver looked at
 
     def initial(self) -> Position:
         for name in self.files.names:
@@ -63,11 +65,11 @@ class ParquetSource(Source):
         name, end = piece.end["file"], (int(piece.end["group"]), int(piece.end["row"]))
         group, row = (int(piece.start["group"]), int(piece.start["row"])) if piece.start["file"] == name else (0, 0)
         first = sum(self._sizes(name)[:group]) + row
-        parts = []
-        while (group, row) < end:
-            table = self._group(name, group, "all")
-            parts.append(table.slice(row, None if group < end[0] else end[1] - row))
-            group, row = group + 1, 0
+        groups = [(name, g) for g in range(group, end[0] + (end[1] > 0))]
+        parts = self._groups.get(groups) if groups else []
+        if parts:
+            parts[-1] = parts[-1].slice(0, end[1]) if end[1] else parts[-1]
+            parts[0] = parts[0].slice(row)
         if not parts:
             columns = [pa.chunked_array([], c.type.arrow) for c in self.stream.schema]
             return Rows(with_ts(columns, self.stream.schema, self.timestamp))
@@ -115,7 +117,9 @@ class ParquetSource(Source):
         return None
 
     def _ts_us(self, name: str, group: int, row: int) -> int | None:
-        values = self._group(name, group, "timestamp").column(0).slice(row, 1)
+        if self._times is None or self._times[0] != (name, group):
+            self._times = (name, group), self._decode((name, group), (self._footer(name)[1][self.timestamp],))
+        values = self._times[1].column(0).slice(row, 1)
         try:
             found = cast_lossless(values.combine_chunks(), Type.TIMESTAMP)
         except pa.ArrowInvalid:
@@ -126,19 +130,21 @@ class ParquetSource(Source):
         footer = self._footer(name)[0]
         return [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
 
-    def _group(self, name: str, group: int, kind: str) -> pa.Table:
-        kept = self._kept.get(kind)
-        if kept is not None and kept[0] == (name, group):
-            return kept[1]
+    def _following(self, group: Group) -> Iterator[Group]:
+        """The groups after one, over all files."""
+        name, number = group
+        for file in (name, *self.files.after(name)):
+            yield from ((file, i) for i in range(number + 1 if file == name else 0, len(self._sizes(file))))
+
+    def _decode(self, group: Group, wanted: tuple[str, ...] | None = None) -> pa.Table:
+        name, number = group
         footer, names = self._footer(name)
-        wanted = names if kind == "all" else (names[self.timestamp],)
+        columns = list(names if wanted is None else wanted)
         try:
-            with pq.ParquetFile(self.files.full(name), metadata=footer) as file:
-                table = file.read_row_group(group, columns=list(wanted)).select(list(wanted))
+            with pq.ParquetFile(self.files.full(name), metadata=footer, pre_buffer=False) as file:
+                return file.read_row_group(number, columns=columns, use_threads=False).select(columns)
         except (OSError, pa.ArrowException) as error:
-            raise InputError(f"row group {group} cannot be read: {error}", self.files.full(name)) from error
-        self._kept[kind] = ((name, group), table)
-        return table
+            raise InputError(f"row group {number} cannot be read: {error}", self.files.full(name)) from error
 
     def _footer(self, name: str) -> tuple[pq.FileMetaData, tuple[str, ...]]:
         """The file's metadata and its names of the declared columns; raises InputError if one is missing or of a wrong type."""

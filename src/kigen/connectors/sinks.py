@@ -2,7 +2,7 @@
 
 Invariant: `open(mark)` leaves exactly what had been written when `mark()` gave that mark, whatever was written or half written
 after it; so a replayed batch is neither lost nor doubled. Tables hold c0, c1, ... and `_from`, `_to` (int64 microseconds, `_to`
-NULL if undetermined) or `_at`.
+NULL if undetermined) or `_at`. Large results come as files that a worker has encoded (kigen.connectors.encoding): `adopt`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from kigen.connectors.encoding import Encoder
 from kigen.plan.types import Schema
 
 Mark = dict[str, Any]  # JSON
@@ -36,18 +37,13 @@ class Sink(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
-    @property
-    def times(self) -> tuple[str, ...]:
-        return ("_at",) if self.is_stream else ("_from", "_to")
+    def encoder(self) -> Encoder | None:
+        """What workers encode large results with; None: results must come as tables."""
+        return None
 
-    def columns(self, table: pa.Table) -> list[pa.Array | pa.ChunkedArray]:
-        """The table's columns in the order of the output, times as UTC timestamps without a zone."""
-        values = [table[f"c{i}"].cast(column.type.arrow) for i, column in enumerate(self.schema)]
-        return values + [table[name].cast(pa.int64()).cast(pa.timestamp("us")) for name in self.times]
-
-    @property
-    def names(self) -> list[str]:
-        return [column.name for column in self.schema] + list(self.times)
+    def adopt(self, path: str) -> None:
+        """Take over a file that this sink's encoder has finished; it is moved or deleted."""
+        raise TypeError(f"{type(self).__name__} takes no files, got {path}")
 
 
 def sync_directory(path: str) -> None:

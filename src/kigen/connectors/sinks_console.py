@@ -6,6 +6,7 @@ import sys
 
 import pyarrow as pa
 
+from kigen.connectors.encoding import output_columns
 from kigen.connectors.sinks import Mark, Sink
 from kigen.plan.types import Schema, Type
 
@@ -21,7 +22,7 @@ class ConsoleSink(Sink):
         pass
 
     def write(self, table: pa.Table) -> None:
-        columns = self.columns(table.slice(0, _LONGEST))
+        columns = output_columns(table.slice(0, _LONGEST), self.schema, self.is_stream)
         shown = [_texts(column, "NULL" if i < len(self.schema) else "?") for i, column in enumerate(columns)]
         for row in zip(*shown, strict=True):
             values = ", ".join(f"{column.name} = {text}" for column, text in zip(self.schema, row, strict=False))

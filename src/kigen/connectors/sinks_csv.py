@@ -8,22 +8,54 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 from typing import BinaryIO
 
 import polars as pl
 import pyarrow as pa
 
 from kigen.connectors.base import InputError
+from kigen.connectors.encoding import Encoder, Encoding, output_columns, times_of
 from kigen.connectors.sinks import Mark, Sink, sync_directory
 from kigen.plan.types import Schema
 
 _TIME = "%Y-%m-%dT%H:%M:%S%.6fZ"
 
 
+class CsvEncoder(Encoder):
+    """Lines without a header: a piece of the file to come."""
+
+    def start(self, path: str) -> Encoding:
+        return _Lines(self, path)
+
+    def lines(self, table: pa.Table) -> memoryview:
+        columns = output_columns(table, self.schema, self.is_stream)
+        positional = pa.table(columns, names=[f"x{i}" for i in range(len(columns))])
+        frame = pl.from_arrow(positional)
+        assert isinstance(frame, pl.DataFrame)
+        buffer = io.BytesIO()
+        frame.write_csv(buffer, include_header=False, datetime_format=_TIME)
+        return buffer.getbuffer()
+
+
+class _Lines(Encoding):
+    """Not synced: the sink copies the lines, and syncs its own file."""
+
+    def __init__(self, encoder: CsvEncoder, path: str) -> None:
+        self._encoder, self._file = encoder, open(path, "wb")  # noqa: SIM115 (lives until finish)
+
+    def add(self, table: pa.Table) -> None:
+        self._file.write(self._encoder.lines(table))
+
+    def finish(self) -> None:
+        self._file.close()
+
+
 class CsvSink(Sink):
     def __init__(self, path: str, schema: Schema, is_stream: bool) -> None:
         super().__init__(schema, is_stream)
         self.path = os.path.normpath(path)
+        self._encoder = CsvEncoder(schema, is_stream)
         self._file: BinaryIO | None = None
 
     def open(self, mark: Mark | None) -> None:
@@ -31,7 +63,7 @@ class CsvSink(Sink):
         os.makedirs(directory, exist_ok=True)
         if mark is None:
             self._file = open(self.path, "wb")  # noqa: SIM115 (lives until close)
-            self._file.write(_header(self.names))
+            self._file.write(_header([column.name for column in self.schema] + list(times_of(self.is_stream))))
             sync_directory(directory)
             return
         keep = int(mark["bytes"])
@@ -47,12 +79,16 @@ class CsvSink(Sink):
         assert self._file is not None, "open first"
         if not table.num_rows:
             return
-        positional = pa.table(self.columns(table), names=[f"x{i}" for i in range(len(self.names))])
-        frame = pl.from_arrow(positional)
-        assert isinstance(frame, pl.DataFrame)
-        buffer = io.BytesIO()
-        frame.write_csv(buffer, include_header=False, datetime_format=_TIME)
-        self._file.write(buffer.getbuffer())
+        self._file.write(self._encoder.lines(table))
+
+    def encoder(self) -> Encoder:
+        return self._encoder
+
+    def adopt(self, path: str) -> None:
+        assert self._file is not None, "open first"
+        with open(path, "rb") as lines:
+            shutil.copyfileobj(lines, self._file, 1 << 20)
+        os.remove(path)
 
     def mark(self) -> Mark:
         assert self._file is not None, "open first"

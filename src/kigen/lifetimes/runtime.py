@@ -6,6 +6,7 @@ its own streams: time stops there on the way, so what is written does not depend
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,7 @@ from kigen.plan.nodes import Aggregate, App, Filter, Join, Node, Project, Query,
 from kigen.plan.shared_join import JoinShare, SharedJoin
 from kigen.plan.tasks import Task
 
+Give = Callable[[str, pa.Table], None]  # a query's lines
 DT, NT = "dt", "nt"
 STEP_TUPLES = 1 << 17  # of a stream in one advance: larger arrays cost more a tuple, in page faults and cache misses
 
@@ -86,7 +88,8 @@ class TaskRuntime:
 
     # --- steps ---------------------------------------------------------------------------------------------------
 
-    def step(self, inputs: dict[str, StreamInput]) -> StepResult:
+    def step(self, inputs: dict[str, StreamInput], give: Give | None = None) -> StepResult:
+        """Lines are given to `give` as they come, or lie in the result."""
         result = StepResult()
         accepted: dict[str, tuple[int, int]] = {}
         for name, given in inputs.items():
@@ -95,12 +98,15 @@ class TaskRuntime:
             shares = [accepted.get(s, (0, 0)) for s in self._streams[query.name]]
             result.counts[query.name] = {"in": sum(a for a, _ in shares), "late": sum(b for _, b in shares)}
         outputs: dict[str, list[pa.Table]] = {}
+        give = give or (lambda name, table: outputs.setdefault(name, []).append(table))
         target = min(intake.progress for intake in self._intakes.values())
         for stop, ending in self._stops(target):
             if stop > self._now:
-                self._advance(stop, outputs)
+                self._advance(stop, give)
             for query in ending:
-                self._emit(outputs, query.name, self._lines[query.name].finish(self._known_ends(query)))
+                rest = self._lines[query.name].finish(self._known_ends(query))
+                if rest is not None:
+                    give(query.name, rest)
         result.outputs = {name: pa.concat_tables(tables) for name, tables in outputs.items()}
         result.finished = all(lines.finished for lines in self._lines.values())
         due = min((op.next_event for op in self._operators if not isinstance(op, Intake)), default=FOREVER)
@@ -128,7 +134,7 @@ class TaskRuntime:
             ends.setdefault(target, [])
         return sorted(ends.items())
 
-    def _advance(self, now: int, outputs: dict[str, list[pa.Table]]) -> None:
+    def _advance(self, now: int, give: Give) -> None:
         messages: list[Message] = []
         for children, operator in zip(self._children, self._operators, strict=True):
             if isinstance(operator, Intake):
@@ -144,13 +150,9 @@ class TaskRuntime:
         self._now = now
         for query in self.task.queries:
             lines = self._lines[query.name]
-            if not lines.finished:
-                self._emit(outputs, query.name, lines.step(messages[self._roots[query.name]]))
-
-    @staticmethod
-    def _emit(outputs: dict[str, list[pa.Table]], name: str, table: pa.Table | None) -> None:
-        if table is not None:
-            outputs.setdefault(name, []).append(table)
+            table = None if lines.finished else lines.step(messages[self._roots[query.name]])
+            if table is not None:
+                give(query.name, table)
 
     def _known_ends(self, query: Query) -> Fills:
         """Deaths ahead that are settled, for the rows of a query that ends (the direct method wrote them with the rows)."""

@@ -1,8 +1,9 @@
 """Result lines on their way from a worker to the sink: small blocks as rows of Spark, large ones as files that a row names.
 
-Rows out of the operator are (task, seq, query, kind, payload, note): kind `lines` carries a block of one query, `step` the step's
-note (JSON), `error` what ended the run (kigen.spark.faults). A large block would be copied five times on its way through the JVM; as a file
-under the checkpoint (which all of Spark's machines share) it is written once and mapped once. Invariant: a file is whole before a row
+Rows out of the operator are (task, seq, query, kind, payload, note): kind `lines` carries a block of one query, `files` names files that
+are ready for its outputs (JSON: rows, files by output, and a block for outputs that take no files), `step` carries the step's note (JSON),
+`error` what ended the run (kigen.spark.faults). A large block would be copied five times on its way through the JVM; as a file
+under the checkpoint (which all of Spark's machines share) it is written once. Invariant: a file is whole before a row
 names it, and nobody but that row's reader needs it: what is left over at a start is deleted.
 """
 
@@ -33,11 +34,21 @@ class Spool:
             with pa.ipc.new_stream(out, table.schema) as writer:
                 writer.write_table(table)
             return out.getvalue().to_pybytes(), None
-        self._directory.mkdir(parents=True, exist_ok=True)
-        name = uuid.uuid4().hex
-        with pa.OSFile(str(self._directory / name), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+        return None, self.put(table)
+
+    def put(self, table: pa.Table) -> str:
+        """The block as a file; its name."""
+        name = self.new_name()
+        with pa.OSFile(str(self.path(name)), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
             writer.write_table(table)
-        return None, name
+        return name
+
+    def new_name(self) -> str:
+        return uuid.uuid4().hex
+
+    def path(self, name: str) -> Path:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        return self._directory / name
 
     def take(self, payload: bytes | None, note: str | None) -> pa.Table:
         if payload is not None:

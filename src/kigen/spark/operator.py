@@ -25,6 +25,7 @@ from kigen.spark.blocks import Spool
 from kigen.spark.experiments import burn
 from kigen.spark.letting_go import let_go, sink_of_shed
 from kigen.spark.manifest import Manifest
+from kigen.spark.outbox import Encoders, Outbox, decode_encoders
 from kigen.spark.reading import Reading
 from kigen.spark.spec import RunSpec
 
@@ -35,8 +36,11 @@ _LIVE: dict[tuple[str, str, int], tuple[int, Any]] = {}  # (run, task, bucket) -
 _SLOT_US, _LONG_SLOT_US, _LONG_US = 1_000, 10_000, 10_000_000
 
 
-def run_group(key: Key, frames: Iterator[pd.DataFrame], state: Any, spec_text: str) -> Iterator[pd.DataFrame]:
+def run_group(
+    key: Key, frames: Iterator[pd.DataFrame], state: Any, spec_text: str, encoders_text: str | None = None
+) -> Iterator[pd.DataFrame]:
     spec = _spec(spec_text)
+    encoders = None if encoders_text is None else decode_encoders(encoders_text)
     task, bucket = str(key[0]), int(key[1])
     rows = sorted((int(r.seq), str(r.payload)) for frame in frames for r in frame.itertuples())
     manifest = Manifest.from_state(state.get) if state.exists else Manifest()
@@ -46,13 +50,13 @@ def run_group(key: Key, frames: Iterator[pd.DataFrame], state: Any, spec_text: s
         reading = Reading(spec, payloads[0][1]["started_us"])
         kernel = _kernel(spec, task, bucket, manifest, reading)
         for seq, payload in payloads:
-            out += _step(spec, task, kernel, manifest, seq, payload, reading)
+            out += _step(spec, task, kernel, manifest, seq, payload, reading, encoders)
         if manifest.wants_snapshot(kernel.tuples_held):
             manifest.take_snapshot(kernel.snapshot(), Path(spec.checkpoint) / "chunks", spec.inline_bytes)
         state.update(manifest.to_state())
         _LIVE[spec.run_id, task, bucket] = manifest.seq, kernel
         out.append((task, manifest.seq, None, "chunk", None, manifest.chunk))
-    except (InputError, EvaluationError, duckdb.Error) as error:
+    except (InputError, EvaluationError, duckdb.Error, OSError) as error:
         _LIVE.pop((spec.run_id, task, bucket), None)
         out = [(task, rows[-1][0], None, "error", None, faults.to_text(error))]
     yield pd.DataFrame(out, columns=blocks.COLUMNS)
@@ -76,16 +80,29 @@ def _kernel(spec: RunSpec, task: str, bucket: int, manifest: Manifest, reading: 
     return kernel
 
 
-def _step(spec: RunSpec, task: str, kernel: Any, manifest: Manifest, seq: int, payload: dict[str, Any], reading: Reading) -> Iterator[Out]:
-    read, spool = reading.ranges(payload["ranges"]), Spool(spec.checkpoint)
-    result = kernel.step(_inputs(read))
+def _step(
+    spec: RunSpec,
+    task: str,
+    kernel: Any,
+    manifest: Manifest,
+    seq: int,
+    payload: dict[str, Any],
+    reading: Reading,
+    encoders: Encoders | None,
+) -> Iterator[Out]:
+    read, outbox = reading.ranges(payload["ranges"]), Outbox(Spool(spec.checkpoint), encoders)
+    try:
+        result = kernel.step(_inputs(read), outbox.give)
+    except BaseException:
+        outbox.abandon()
+        raise
     burn(spec, result.counts)
     manifest.applied(seq, payload["ranges"], sum(rows.table.num_rows for _, rows in read))
-    for query, table in result.outputs.items():
-        yield task, seq, query, "lines", *spool.give(table)
     shed, gone = let_go(spec, task, read, payload["shed"], reading)
     for stream, table in gone.items():
-        yield task, seq, sink_of_shed(stream), "lines", *spool.give(table)
+        outbox.give(sink_of_shed(stream), table)
+    for query, kind, carried, named in outbox.rows():
+        yield task, seq, query, kind, carried, named
     note = {
         "admitted_us": payload["admitted_us"],
         "counts": result.counts,

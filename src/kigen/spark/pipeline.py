@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from kigen.spark import blocks, manifest, operator
+from kigen.spark.outbox import encode_encoders
 from kigen.spark.session import own_settings, quiet
 from kigen.spark.sink import BatchSink
 from kigen.spark.source import FORMAT_NAME, KigenSource
@@ -23,7 +24,7 @@ class Pipeline:
     """A running streaming query."""
 
     def __init__(self, spark: SparkSession, spec: RunSpec, sink: BatchSink) -> None:
-        self._query = _start(own_settings(spark), spec, sink)
+        self._query = _start(own_settings(spark), spec, sink, encode_encoders(sink.encoders()))
 
     @property
     def active(self) -> bool:
@@ -50,7 +51,7 @@ def warm_up(spark: SparkSession, spec: RunSpec) -> None:
     _start(own_settings(spark), cold, lambda frame, _: frame.toArrow()).awaitTermination()
 
 
-def _start(spark: SparkSession, spec: RunSpec, sink: Callable[[DataFrame, int], None]) -> StreamingQuery:
+def _start(spark: SparkSession, spec: RunSpec, sink: Callable[[DataFrame, int], None], encoders: str | None = None) -> StreamingQuery:
     text = spec.encode()
     with quiet():
         spark.dataSource.register(KigenSource)
@@ -59,7 +60,7 @@ def _start(spark: SparkSession, spec: RunSpec, sink: Callable[[DataFrame, int], 
         frame = spark.readStream.format(FORMAT_NAME).option("spec", text).load()
         if partitions == 1:
             frame = frame.coalesce(1)  # one partition satisfies every distribution: no shuffle, one stage less
-        step = functools.partial(operator.run_group, spec_text=text)
+        step = functools.partial(operator.run_group, spec_text=text, encoders_text=encoders)
         results = frame.groupBy("task", "bucket").applyInPandasWithState(step, blocks.SCHEMA, manifest.STATE_SCHEMA, "append", "NoTimeout")
         writer = results.writeStream.foreachBatch(sink).option("checkpointLocation", str(Path(spec.checkpoint) / "spark"))
         ends = spec.draining or spec.warm_up

@@ -20,6 +20,7 @@ from kigen.connectors import Sink
 from kigen.spark import faults
 from kigen.spark.blocks import Spool
 from kigen.spark.metrics import Metrics
+from kigen.spark.outbox import Encoders
 from kigen.spark.scratch import Committed, Scratch
 from kigen.spark.session import RETAINED_BATCHES, quiet
 from kigen.spark.sink_log import Record, SinkLog, Snapshots
@@ -65,6 +66,10 @@ class BatchSink:
             for _, sink in self._sinks():
                 sink.close()
 
+    def encoders(self) -> Encoders:
+        """What workers need to know of the outputs."""
+        return {query: {name: sink.encoder() for name, sink in pairs} for query, pairs in self._outputs.items()}
+
     @property
     def finished(self) -> bool:
         return {task.name for task in self._spec.tasks} <= set(self.record.finished)
@@ -91,10 +96,12 @@ class BatchSink:
             for row in rows:
                 if row["kind"] == "lines":
                     self._lines(row["query"], self._spool.take(row["payload"], row["note"]))
+                elif row["kind"] == "files":
+                    self._files(row["query"], **json.loads(row["note"]))
             self._commit(batch, notes, named)
         else:  # written before a restart: only the state had to be made again
             self.record.chunks = named
-        self._spool.drop([row["note"] for row in rows if row["kind"] == "lines" and row["note"] is not None])
+        self._spool.drop([name for row in rows for name in _spooled(row)])
         self._events |= {task: note["next_event_us"] for task, note in notes}
         seq = max((row["seq"] for row in rows), default=-1)
         self.scratch.set_committed(Committed(seq, self._committed_us, self._events))
@@ -104,6 +111,18 @@ class BatchSink:
             self.metrics.queries[query].out += table.num_rows
         for _, sink in self._outputs.get(query, ()):
             sink.write(table)
+
+    def _files(self, query: str, rows: int, files: dict[str, str], block: str | None) -> None:
+        """A large result: each output takes its own file over; those that take none are given the block."""
+        if query in self.metrics.queries:
+            self.metrics.queries[query].out += rows
+        table = None if block is None else self._spool.take(None, block)
+        for name, sink in self._outputs.get(query, ()):
+            if name in files:
+                sink.adopt(str(self._spool.path(files[name])))
+            else:
+                assert table is not None, f"no results for {name}"
+                sink.write(table)
 
     def _commit(self, batch: int, notes: list[tuple[str, dict[str, Any]]], named: Snapshots) -> None:
         app, record = self._spec.app, self.record
@@ -139,6 +158,14 @@ class BatchSink:
 
     def _sinks(self) -> list[tuple[str, Sink]]:
         return [pair for pairs in self._outputs.values() for pair in pairs]
+
+
+def _spooled(row: dict[str, Any]) -> list[str]:
+    """The files of the spool that a row names."""
+    if row["kind"] == "files":
+        note = json.loads(row["note"])
+        return [name for name in (*note["files"].values(), note["block"]) if name is not None]
+    return [row["note"]] if row["kind"] == "lines" and row["note"] is not None else []
 
 
 def _remember(before: Snapshots, batch: int, chunks: dict[str, str | None]) -> Snapshots:
