@@ -36,6 +36,7 @@ Out = Annotated[Path, typer.Option(metavar="DIR", help="Where data, results and 
 
 
 class Kind(StrEnum):
+    both = "both"
     range = "range"
     rows = "rows"
 
@@ -52,9 +53,9 @@ def lifetimes(
     out: Out = Path("out/bench"),
     query: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this query (may be repeated).")] = None,
     window: Annotated[list[int] | None, typer.Option(metavar="W", help="Only this window, in tuples (may be repeated).")] = None,
-    kind: Annotated[Kind | None, typer.Option(help="Only RANGE or only ROWS windows.")] = None,
+    kind: Annotated[Kind, typer.Option(help="RANGE windows, ROWS windows, or both in one result.")] = Kind.both,
     trials: Annotated[int | None, typer.Option(metavar="N", help="Runs of each contestant; the median counts.", show_default="3")] = None,
-    tuples: Annotated[int | None, typer.Option(metavar="N", help="Tuples of a run.", show_default="4,000,000 or more")] = None,
+    tuples: Annotated[int | None, typer.Option(metavar="N", help="Tuples of a run.", show_default="24,000,000, or half of it")] = None,
 ) -> None:
     """The lifetime paper's six queries: Kigen on Spark, plain Structured Streaming, and the kernel alone, in turns."""
     with exit_codes():
@@ -64,7 +65,7 @@ def lifetimes(
         from kigen.bench.settings import lifetimes_settings
         from kigen.bench.tables import lifetimes_tables
 
-        settings = lifetimes_settings(quick, out, query, window, None if kind is None else kind.value, trials, tuples)
+        settings = lifetimes_settings(quick, out, query, window, kind.value, trials, tuples)
         with _progress() as (tell, start):
             benchmark = LifetimesBench(settings, tell)
             result = benchmark.run(start(benchmark.steps))
