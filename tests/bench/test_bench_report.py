@@ -16,6 +16,7 @@ from kigen.bench.lifetimes import Cell, Settings, cell_json
 from kigen.bench.picture import draw_throughput
 from kigen.bench.queries import BY_NAME
 from kigen.bench.settings import lifetimes_settings
+from kigen.bench.steady import Mark, steady_rate
 from kigen.bench.tables import lifetimes_tables
 from kigen.cli.main import app
 from kigen.engine import ArgumentError
@@ -71,10 +72,24 @@ def test_tables_and_picture(tmp_path: Path) -> None:
 
 
 def test_tuples_fill_whole_batches_after_the_window_is_full() -> None:
-    settings = Settings(tuples=1_000_000, batch_rows=300_000)
-    assert settings.tuples_for(10) == 1_500_000
-    assert settings.tuples_for(1_000_000) == 4_200_000
-    assert settings.tuples_for(10_000_000) == 13_200_000
+    settings, projection, join = (
+        Settings(tuples=3_500_000, kernel_tuples=1_000_000, batch_rows=300_000),
+        BY_NAME["projection"],
+        BY_NAME["join"],
+    )
+    assert settings.tuples_for(projection, 10) == 3_600_000
+    assert settings.tuples_for(join, 10) == 1_800_000
+    assert settings.tuples_for(join, 1_000_000) == 4_200_000
+    assert settings.tuples_for(join, 10_000_000) == 13_200_000
+    assert settings.kernel_tuples_for(10) == 1_500_000
+    assert settings.kernel_tuples_for(1_000_000) == 4_200_000
+
+
+def test_steady_state_leaves_out_what_is_not() -> None:
+    slow, quick = [Mark(1, 1), Mark(2, 2), Mark(3, 4)], [Mark(3.5, 8), Mark(4, 12), Mark(4.5, 16), Mark(5.5, 17)]
+    assert steady_rate([*slow, *quick], 1) == 8.0, "neither the batches that grow nor the little one at the end"
+    assert steady_rate([Mark(i, i) for i in range(1, 9)], 5) == 1.0
+    assert steady_rate([Mark(1, 1), Mark(2, 5)], 100) == 4.0
 
 
 def test_phases_of_batches_after_the_first() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,10 @@ from kigen.lifetimes.sweep import Runs
 from kigen.plan.nodes import AggFunc
 from kigen.plan.types import Type
 
+_Number = TypeVar("_Number", np.int64, np.int32)
 
-def grown(array: Ints, capacity: int, fill: int = 0) -> Ints:
+
+def grown(array: np.ndarray[Any, np.dtype[_Number]], capacity: int, fill: int = 0) -> np.ndarray[Any, np.dtype[_Number]]:
     if len(array) >= capacity:
         return array
     return np.concatenate([array, np.full(capacity - len(array), fill, dtype=array.dtype)])

@@ -5,18 +5,20 @@ Rows are appended as slots are given out; rows of released slots are dropped whe
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
 from kigen.lifetimes.accumulators import grown
 from kigen.lifetimes.alive import State
-from kigen.lifetimes.blocks import Ints, concat_columns, empty_columns, no_ints, take_columns
+from kigen.lifetimes.blocks import Ints, concat_columns, empty_columns, take_columns
 from kigen.lifetimes.expressions import row_keys
 from kigen.lifetimes.slots import Slots
 from kigen.plan.types import Schema
 
 _SLACK = 1024
-_MANY, _SAMPLE = 4096, 256
+_MANY, _SAMPLE, _FEW = 4096, 256, 64
 
 
 def few_codes(columns: pa.RecordBatch, rows: int) -> tuple[Ints, Ints] | None:
@@ -48,7 +50,8 @@ class Groups:
         self._columns = empty_columns(schema)  # the bulk
         self._recent: list[pa.RecordBatch] = []  # appended since
         self._rows = 0  # in all of them
-        self._row: Ints = no_ints()  # by slot
+        self._row = np.empty(0, dtype=np.int32)  # by slot
+        self._hashed: dict[tuple[Any, ...], int] = {}  # keys of a few rows that come again and again: asking DuckDB takes a millisecond
 
     def assign(self, columns: pa.RecordBatch, rows: int) -> Ints:
         """The slot of each row; `columns` are the key columns."""
@@ -61,7 +64,7 @@ class Groups:
         return slot_of[codes]
 
     def _assign(self, columns: pa.RecordBatch, rows: int) -> Ints:
-        slots, fresh = self.slots.assign(row_keys(columns, rows, range(columns.num_columns)))
+        slots, fresh = self.slots.assign(self._keys(columns, rows))
         if len(fresh) and self._schema:
             self._row = grown(self._row, self.slots.capacity)
             self._row[slots[fresh]] = np.arange(self._rows, self._rows + len(fresh))
@@ -69,8 +72,18 @@ class Groups:
             self._recent.append(take_columns(columns, fresh))
         return slots
 
+    def _keys(self, columns: pa.RecordBatch, rows: int) -> Ints:
+        if not 0 < rows <= _FEW or columns.num_columns < 2:
+            return row_keys(columns, rows, range(columns.num_columns))
+        values = list(zip(*(column.to_pylist() for column in columns.columns), strict=True))
+        if any(row not in self._hashed for row in values):
+            if len(self._hashed) > _MANY:
+                self._hashed.clear()
+            self._hashed |= zip(values, row_keys(columns, rows, range(columns.num_columns)).tolist(), strict=True)
+        return np.array([self._hashed[row] for row in values], dtype=np.int64)
+
     def columns_of(self, slots: Ints) -> pa.RecordBatch:
-        return take_columns(self._whole(), self._row[slots]) if self._schema else self._columns
+        return take_columns(self._whole(), self._row[slots].astype(np.int64)) if self._schema else self._columns
 
     def column_of(self, column: int, slots: Ints) -> pa.Array:
         return self._whole().column(column).take(pa.array(self._row[slots]))
@@ -101,5 +114,5 @@ class Groups:
         self._columns, self._recent = state["columns"], []
         live = state["live"]
         self._rows = len(live)
-        self._row = np.zeros(self.slots.capacity, dtype=np.int64)
+        self._row = np.zeros(self.slots.capacity, dtype=np.int32)
         self._row[live] = np.arange(len(live))

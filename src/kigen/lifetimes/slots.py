@@ -1,7 +1,8 @@
 """A map from 64-bit row keys to small, stable slot numbers: open addressing over numpy arrays, whole batches at a time.
 
-A slot stays with its key until it is released; released slots are used again, with a new serial number. Cost: a few vector passes over
-the batch, whatever the number of keys held. Released keys leave tombstones; the table is rebuilt when they pile up.
+A slot stays with its key until it is released; released slots are used again, with a new serial number. The table holds slot numbers
+only, 4 bytes a cell; a cell's key is its slot's (`key_of`). Cost: a few vector passes over the batch, whatever the number of keys held;
+nearly all keys are done in the first. Released keys leave tombstones; the table is rebuilt when they pile up.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from kigen.lifetimes.blocks import Ints, no_ints
+from kigen.lifetimes.blocks import Ints
 
+Cells = np.ndarray[Any, np.dtype[np.int32]]
 _EMPTY, _TOMBSTONE = -1, -2
 
 
@@ -20,14 +22,17 @@ def _home(keys: Ints, mask: int) -> Ints:
     return ((mixed ^ (mixed >> np.uint64(32))) & np.uint64(mask)).astype(np.int64)
 
 
+def _cells(size: int) -> Cells:
+    return np.full(size, _EMPTY, dtype=np.int32)
+
+
 class Slots:
     def __init__(self) -> None:
-        self._keys: Ints = np.zeros(16, dtype=np.int64)
-        self._slot: Ints = np.full(16, _EMPTY, dtype=np.int64)
+        self._slot = _cells(16)
         self._used = 0  # cells not empty, tombstones included
         self.key_of: Ints = np.zeros(8, dtype=np.int64)  # by slot
         self.serial: Ints = np.full(8, -1, dtype=np.int64)  # by slot; -1: free
-        self._stack: Ints = np.arange(7, -1, -1, dtype=np.int64)  # free slots, the next to be given out at the end
+        self._stack: Cells = np.arange(7, -1, -1, dtype=np.int32)  # free slots, the next to be given out at the end
         self._free = 8  # how many of the stack hold
         self._next_serial = 0
 
@@ -46,7 +51,7 @@ class Slots:
         position = _home(keys, mask)
         while len(rest):
             slot = self._slot[position]
-            hit = (slot >= 0) & (self._keys[position] == keys[rest])
+            hit = (slot >= 0) & (self.key_of[slot] == keys[rest])
             found[rest[hit]] = slot[hit]
             on = ~hit & (slot != _EMPTY)
             rest = rest[on]
@@ -59,32 +64,38 @@ class Slots:
         One walk finds and adds: whoever comes to an empty cell writes a slot of its own there; of several the last writer wins, and the
         others see on reading back whether the winner has their key (then its slot is theirs) or not (then they go on)."""
         self._grow(len(keys))
-        found = np.empty(len(keys), dtype=np.int64)
         mask = len(self._slot) - 1
-        own = self._stack[self._free - len(keys) : self._free][::-1]  # offered: one a key
-        rest, position, wanted, offer = np.arange(len(keys)), _home(keys, mask), keys, own
-        fresh: list[Ints] = []
+        own = self._stack[self._free - len(keys) : self._free][::-1].astype(np.int64)  # offered: one a key
+        position = _home(keys, mask)
+        slot, won, on = self._visit(position, keys, own)
+        found, fresh = slot.astype(np.int64), [won]
+        rest = on
         while len(rest):
-            slot = self._slot[position]
-            empty = np.flatnonzero(slot == _EMPTY)
-            if len(empty):
-                cells, mine = position[empty], offer[empty]
-                self._slot[cells] = mine
-                winner = self._slot[cells]
-                slot[empty] = winner
-                won = winner == mine
-                self._keys[cells[won]] = wanted[empty[won]]
-                fresh.append(rest[empty[won]])
-            hit = (slot >= 0) & (self._keys[position] == wanted)
-            found[rest[hit]] = slot[hit]
-            on = np.flatnonzero(~hit)
-            rest, position, wanted, offer = rest[on], (position[on] + 1) & mask, wanted[on], offer[on]
-        new = np.concatenate(fresh) if fresh else no_ints()
+            position = (position[on] + 1) & mask
+            slot, won, on = self._visit(position, keys[rest], own[rest])
+            found[rest] = slot  # right for those that are done; the others come again
+            fresh.append(rest[won])
+            rest = rest[on]
+        new = np.concatenate(fresh)
         if len(new):
-            self._take(own, new, keys)
+            self._take(own, new)
         return found, new
 
-    def _take(self, own: Ints, new: Ints, keys: Ints) -> None:
+    def _visit(self, position: Ints, wanted: Ints, offer: Ints) -> tuple[Cells, Ints, Ints]:
+        """One step of the walk: what lies in each cell, who took an empty one, and who must go on."""
+        slot = self._slot[position]
+        empty = np.flatnonzero(slot == _EMPTY)
+        won = empty
+        if len(empty):
+            cells, mine = position[empty], offer[empty]
+            self._slot[cells] = mine
+            winner = self._slot[cells]
+            slot[empty] = winner
+            won = empty[winner == mine]
+            self.key_of[offer[won]] = wanted[won]
+        return slot, won, np.flatnonzero((slot < 0) | (self.key_of[slot] != wanted))
+
+    def _take(self, own: Ints, new: Ints) -> None:
         """Of the slots offered, those of the places `new` are taken now; the others stay free."""
         slots = own[new]
         left = np.ones(len(own), dtype=np.bool_)
@@ -93,7 +104,6 @@ class Slots:
         bottom = self._free - len(own)
         self._stack[bottom : bottom + len(kept)] = kept
         self._free = bottom + len(kept)
-        self.key_of[slots] = keys[new]
         self.serial[slots] = np.arange(self._next_serial, self._next_serial + len(slots))
         self._next_serial += len(slots)
         self._used += len(slots)
@@ -105,10 +115,10 @@ class Slots:
         if more <= self._free:
             return
         old = self.capacity
-        new = max(old * 2, old + more)
+        new = old + max(old // 4, more)  # not twice: every operator has several arrays of this length
         self.key_of = np.concatenate([self.key_of, np.zeros(new - old, dtype=np.int64)])
         self.serial = np.concatenate([self.serial, np.full(new - old, -1, dtype=np.int64)])
-        stack = np.empty(new, dtype=np.int64)
+        stack = np.empty(new, dtype=np.int32)
         stack[: new - old] = np.arange(new - 1, old - 1, -1)
         stack[new - old : new - old + self._free] = self._stack[: self._free]
         self._stack, self._free = stack, self._free + new - old
@@ -122,7 +132,6 @@ class Slots:
             free = self._slot[position] == _EMPTY
             self._slot[position[free]] = slots[free]
             won = free & (self._slot[position] == slots)
-            self._keys[position[won]] = keys[won]
             keys, slots, position = keys[~won], slots[~won], (position[~won] + 1) & mask
 
     def _rebuild(self, more: int) -> None:
@@ -130,8 +139,7 @@ class Slots:
         size = 16
         while size * 2 < (len(live) + more) * 5:
             size *= 2
-        self._keys = np.zeros(size, dtype=np.int64)
-        self._slot = np.full(size, _EMPTY, dtype=np.int64)
+        self._slot = _cells(size)
         self._used = 0
         self._insert(self.key_of[live], live)
 
@@ -143,8 +151,9 @@ class Slots:
         rest, position = slots, _home(self.key_of[slots], mask)
         while len(rest):
             here = self._slot[position] == rest
-            self._slot[position[here]] = _TOMBSTONE
-            rest, position = rest[~here], (position[~here] + 1) & mask
+            self._slot[position if bool(here.all()) else position[here]] = _TOMBSTONE
+            on = np.flatnonzero(~here)
+            rest, position = rest[on], (position[on] + 1) & mask
         self.serial[slots] = -1
         self._stack[self._free : self._free + len(slots)] = slots
         self._free += len(slots)
@@ -159,7 +168,7 @@ class Slots:
         self.serial = np.full(capacity, -1, dtype=np.int64)
         self.key_of[live], self.serial[live] = state["keys"], state["serial"]
         free = np.flatnonzero(self.serial < 0)[::-1]
-        self._stack = np.empty(capacity, dtype=np.int64)
+        self._stack = np.empty(capacity, dtype=np.int32)
         self._stack[: len(free)] = free
         self._free = len(free)
         self._next_serial = state["next"]
