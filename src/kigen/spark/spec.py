@@ -50,7 +50,7 @@ class RunSpec:
     @property
     def largest_rows(self) -> int:
         """How far batches of logs may grow; a size smaller than ours was set on purpose, and stays."""
-        return self.batch_rows * (4 if self.batch_rows >= BATCH_ROWS else 1)
+        return self.batch_rows * (8 if self.batch_rows >= BATCH_ROWS else 1)
 
     @property
     def shortest_us(self) -> int | None:
