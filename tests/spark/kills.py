@@ -16,7 +16,7 @@ from rooms import bags, write_rooms
 
 from kigen.engine import Engine
 
-SMALL = {"KIGEN_BATCH_ROWS": "40", "KIGEN_INLINE_BYTES": "2000"}
+SMALL = {"KIGEN_BATCH_ROWS": "40", "KIGEN_INLINE_BYTES": "1000"}  # so small that snapshots and many results are files
 _PATIENCE_S = 240
 
 

@@ -13,7 +13,6 @@ import pytest
 from kigen.connectors import Sink, open_sink
 from kigen.plan.nodes import Connector
 from kigen.plan.types import Column, Type
-from kigen.spark import blocks, outbox
 from kigen.spark.blocks import Spool
 from kigen.spark.outbox import Outbox, decode_encoders, encode_encoders
 
@@ -36,9 +35,7 @@ def content(directory: Path) -> tuple[bytes, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("inline", [0, 3_000, 1 << 20])
-def test_files_are_what_the_tables_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inline: int) -> None:
-    monkeypatch.setattr(outbox, "INLINE_BYTES", inline)
-    monkeypatch.setattr(blocks, "INLINE_BYTES", inline)
+def test_files_are_what_the_tables_are(tmp_path: Path, inline: int) -> None:
     tables = [table_of(0, 50), table_of(50, 1), table_of(51, 300)]
     plain, made = sinks_on(tmp_path / "plain"), sinks_on(tmp_path / "made")
     for sink in (*plain.values(), *made.values()):
@@ -49,7 +46,7 @@ def test_files_are_what_the_tables_are(tmp_path: Path, monkeypatch: pytest.Monke
             sink.write(table)
     encoders = decode_encoders(encode_encoders({"q": {name: sink.encoder() for name, sink in made.items()}}))
     spool = Spool(str(tmp_path / "ck"))
-    box = Outbox(spool, encoders)
+    box = Outbox(spool, encoders, inline)
     for table in tables:
         box.give("q", table)
     ((query, kind, payload, note),) = box.rows()
@@ -70,10 +67,9 @@ def test_files_are_what_the_tables_are(tmp_path: Path, monkeypatch: pytest.Monke
     assert not list((tmp_path / "ck").rglob("*.*"))
 
 
-def test_an_output_without_files_gets_the_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "INLINE_BYTES", 100)
+def test_an_output_without_files_gets_the_block(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
-    box = Outbox(spool, {"q": {"into": None, "output": sinks_on(tmp_path)["csv"].encoder()}})
+    box = Outbox(spool, {"q": {"into": None, "output": sinks_on(tmp_path)["csv"].encoder()}}, 100)
     box.give("q", table_of(0, 20))
     box.give("q", table_of(20, 5))
     ((_, kind, _, note),) = box.rows()
@@ -82,17 +78,15 @@ def test_an_output_without_files_gets_the_block(tmp_path: Path, monkeypatch: pyt
     assert spool.take(None, json.loads(note)["block"]).num_rows == 25
 
 
-def test_results_that_nobody_takes_are_counted_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "INLINE_BYTES", 100)
-    box = Outbox(Spool(str(tmp_path)), {"q": {}})
+def test_results_that_nobody_takes_are_counted_only(tmp_path: Path) -> None:
+    box = Outbox(Spool(str(tmp_path)), {"q": {}}, 100)
     box.give("q", table_of(0, 20))
     assert list(box.rows()) == [("q", "files", None, json.dumps({"rows": 20, "files": {}, "block": None}))]
 
 
-def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "INLINE_BYTES", 100)
+def test_a_full_disk_is_told(tmp_path: Path) -> None:
     (tmp_path / "spool").touch()  # no directory can be made here
-    box = Outbox(Spool(str(tmp_path)), {"q": {"output": sinks_on(tmp_path)["csv"].encoder()}})
+    box = Outbox(Spool(str(tmp_path)), {"q": {"output": sinks_on(tmp_path)["csv"].encoder()}}, 100)
     box.give("q", table_of(0, 20))
     with pytest.raises(OSError, match="spool"):
         list(box.rows())

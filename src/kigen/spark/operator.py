@@ -90,7 +90,7 @@ def _step(
     reading: Reading,
     encoders: Encoders | None,
 ) -> Iterator[Out]:
-    read, outbox = reading.ranges(payload["ranges"]), Outbox(Spool(spec.checkpoint), encoders)
+    read, outbox = reading.ranges(payload["ranges"]), Outbox(Spool(spec.checkpoint), encoders, spec.inline_bytes)
     try:
         result = kernel.step(_inputs(read), outbox.give)
     except BaseException:

@@ -16,7 +16,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from kigen.connectors.encoding import Encoder, Encoding
-from kigen.spark.blocks import INLINE_BYTES, Spool
+from kigen.spark.blocks import Spool
 
 Encoders = dict[str, dict[str, Encoder | None]]  # query -> output -> what its files are made with; None: it takes tables only
 Given = tuple[str, str, bytes | None, str | None]  # query, kind, payload, note of a row
@@ -33,16 +33,17 @@ def decode_encoders(text: str) -> Encoders:
 
 
 class Outbox:
-    """`encoders` None: nobody has said what the outputs are, so that every result leaves as a block."""
+    """`encoders` None: nobody has said what the outputs are, so that every result leaves as a block. Large is above `inline_bytes`."""
 
-    def __init__(self, spool: Spool, encoders: Encoders | None) -> None:
-        self._spool, self._encoders = spool, encoders
+    def __init__(self, spool: Spool, encoders: Encoders | None, inline_bytes: int) -> None:
+        self._spool, self._encoders, self._inline_bytes = spool, encoders, inline_bytes
         self._parcels: dict[str, _Parcel] = {}
 
     def give(self, query: str, table: pa.Table) -> None:
         if query not in self._parcels:
             untold: dict[str, Encoder | None] = {"": None}
-            self._parcels[query] = _Parcel(self._spool, untold if self._encoders is None else self._encoders.get(query, {}))
+            outputs = untold if self._encoders is None else self._encoders.get(query, {})
+            self._parcels[query] = _Parcel(self._spool, outputs, self._inline_bytes)
         self._parcels[query].add(table)
 
     def rows(self) -> Iterator[Given]:
@@ -58,8 +59,8 @@ class Outbox:
 class _Parcel:
     """One query's results of one step."""
 
-    def __init__(self, spool: Spool, outputs: dict[str, Encoder | None]) -> None:
-        self._spool, self._outputs = spool, outputs
+    def __init__(self, spool: Spool, outputs: dict[str, Encoder | None], inline_bytes: int) -> None:
+        self._spool, self._outputs, self._inline_bytes = spool, outputs, inline_bytes
         self._files = {output: spool.new_name() for output, encoder in outputs.items() if encoder is not None}
         self._as_block = None in outputs.values()
         self._tables: list[pa.Table] = []  # what may have to leave as a block, or waits for a thread
@@ -72,7 +73,7 @@ class _Parcel:
         self._rows += table.num_rows
         self._bytes += table.nbytes
         self._tables.append(table)
-        if self._bytes <= INLINE_BYTES:
+        if self._bytes <= self._inline_bytes:
             return
         if self._files:
             fresh = self._tables if self._pool is None else [table]
@@ -84,7 +85,7 @@ class _Parcel:
             self._tables = []
 
     def close(self) -> tuple[str, bytes | None, str | None]:
-        if self._bytes <= INLINE_BYTES or (self._as_block and not self._files):
+        if self._bytes <= self._inline_bytes or (self._as_block and not self._files):
             return "lines", *self._spool.give(pa.concat_tables(self._tables))
         if self._pool is not None:
             self._work.append(self._pool.submit(self._finish))
