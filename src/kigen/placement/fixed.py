@@ -2,7 +2,8 @@
 
 z(n, o): operator o runs on n. x(n, s): stream s is brought to n, at least z(n, reader) - z(n, maker): with sources, sinks and pinned
 operators as anchors this is the multiway-cut relaxation, whose bound is close. Streams go straight on a full mesh; else each link has its
-own x, and rows forbid what is fed by nobody. Demand rows are added where a solution breaks them (`cut`), for all nodes at once.
+own x, which must be fed (a circle of links could still feed itself: the bound is lower then, never wrong). Demand rows
+are added where a solution breaks them (`cut`), for all nodes at once.
 Invariant: every row holds for every placement that passes `NodeDemand.fits`, so the bound is a bound.
 Cost: nodes times (operators + readers) rows.
 """

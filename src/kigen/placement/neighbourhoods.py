@@ -31,7 +31,6 @@ class Found:
     bound: float
     fits: bool
     heuristic_traffic: float
-    proven: bool
 
 
 def minimise_traffic(network: Network, demand: NodeDemand, floor: float, left_s: Left, gap: float = 1e-4, seed: int = 0) -> Found:
@@ -39,12 +38,12 @@ def minimise_traffic(network: Network, demand: NodeDemand, floor: float, left_s:
     search.greedy()
     search.improve(_part(left_s, 0.3))
     heuristic, fits = search.traffic(), search.fits()
-    best = Found(dict(search.nodes), heuristic, 0.0, fits, heuristic, False)
+    best = Found(dict(search.nodes), heuristic, 0.0, fits, heuristic)
     if left_s() <= 0:
         return best
     model = FixedModel(network.problem, network, demand, floor)
     if not model.free:
-        return Found(best.nodes, heuristic, heuristic, fits, heuristic, fits)
+        return Found(best.nodes, heuristic, heuristic, fits, heuristic)
     best = _spans(model, search, best, _part(left_s, 0.3))
     if len(model.z) <= _WHOLE_COLUMNS:
         best = _whole(model, search, best, _part(left_s, 0.6), gap)
@@ -67,8 +66,8 @@ def _accept(search: Search, nodes: Mapping[str, str], best: Found, bound: float,
         fits = search.fits()
     traffic = search.traffic()
     if fits and (not best.fits or traffic < best.traffic):
-        return Found(dict(search.nodes), traffic, bound, True, best.heuristic_traffic, False)
-    return Found(best.nodes, best.traffic, bound, best.fits, best.heuristic_traffic, False)
+        return Found(dict(search.nodes), traffic, bound, True, best.heuristic_traffic)
+    return Found(best.nodes, best.traffic, bound, best.fits, best.heuristic_traffic)
 
 
 def _closed(best: Found, gap: float) -> bool:
@@ -98,7 +97,7 @@ def _whole(model: FixedModel, search: Search, best: Found, left_s: Left, gap: fl
         answer = model.solve(left_s(), best.nodes if best.fits and model.network.is_mesh else None, gap)
         bound = max(0.0, answer.bound) if answer.status != "infeasible" else best.bound
         if answer.values is None:
-            return Found(best.nodes, best.traffic, max(bound, best.bound), best.fits, best.heuristic_traffic, answer.status == "infeasible")
+            return Found(best.nodes, best.traffic, max(bound, best.bound), best.fits, best.heuristic_traffic)
         nodes = model.nodes(answer.values)
         cuts = _cut(model, nodes)
         best = _accept(search, nodes, best, bound, left_s)

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 
 from kigen.placement.demand import NodeDemand, fit
-from kigen.placement.network import Network, origins, wanted_at
+from kigen.placement.network import Network, origins
 from kigen.placement.problem import Problem
 
 _BETTER = 1e-9
@@ -200,13 +200,3 @@ def _pull(problem: Problem) -> dict[str, tuple[str, ...]]:
         for o in problem.needed[output.name]:
             found[o].add(output.sink)
     return {o: tuple(sorted(sinks)) for o, sinks in found.items()}
-
-
-def reachable(network: Network, nodes: Mapping[str, str]) -> bool:
-    """Whether every stream has a way to all who want it."""
-    problem = network.problem
-    for stream, targets in wanted_at(problem, nodes).items():
-        starts = origins(problem, nodes, stream)
-        if any(all(network.hops(a, b) is None for a in starts) for b in targets):
-            return False
-    return True
