@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +62,16 @@ class PlacementSettings:
 
 
 def run_placement_bench(settings: PlacementSettings, tell: Tell, done: Callable[[], None]) -> dict[str, Any]:
-    cells = []
-    for size in settings.sizes:
-        for sharing in settings.sharings:
+    """What was measured until Ctrl-C is kept."""
+    result: dict[str, Any] = {"machine": describe_machine(), "settings": _settings(settings), "cells": []}
+    try:
+        for size, sharing in product(settings.sizes, settings.sharings):
             tell(f"{size.nodes} nodes, {size.operators} operators, sharing {sharing:g}: up to {size.time_limit_s:g} s")
-            cells.append(_cell(settings, size, sharing))
+            result["cells"].append(_cell(settings, size, sharing))
             done()
-    return {"machine": describe_machine(), "settings": _settings(settings), "cells": cells}
+    except KeyboardInterrupt:
+        tell("stopped: the sizes that were done are reported")
+    return result
 
 
 def _cell(settings: PlacementSettings, size: Size, sharing: float) -> dict[str, Any]:

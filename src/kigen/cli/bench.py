@@ -189,15 +189,24 @@ def placement(
     json_file: JsonFile = None,
     out: Out = Path("out/bench"),
     nodes: Annotated[list[int] | None, typer.Option(metavar="N", help="Only sizes of so many nodes (may be repeated).")] = None,
+    sharing: Annotated[list[float] | None, typer.Option(help="Only plans that share so much, 0 to 1 (may be repeated).")] = None,
     seed: Annotated[int, typer.Option(help="Of the random plans.")] = 1,
     stretch: Annotated[float, typer.Option(help="Wall time limits times this, on a busy machine; not CPU time.", min=1)] = 1.0,
 ) -> None:
     """Placing random plans on 2-50 nodes: solve time and gap, the heuristic beside the bound."""
     with exit_codes():
-        from kigen.bench.placement import QUICK, SIZES, PlacementSettings, draw_placement_bench, placement_table, run_placement_bench
+        from kigen.bench.placement import (
+            QUICK,
+            SHARINGS,
+            SIZES,
+            PlacementSettings,
+            draw_placement_bench,
+            placement_table,
+            run_placement_bench,
+        )
 
         sizes = tuple(s for s in (QUICK if quick else SIZES) if nodes is None or s.nodes in nodes)
-        settings = PlacementSettings(sizes, (0.2,) if quick else (0.0, 0.2, 0.5), seed, stretch=stretch)
+        settings = PlacementSettings(sizes, tuple(sharing or ((0.2,) if quick else SHARINGS)), seed, stretch=stretch)
         with _progress() as (tell, start):
             result = run_placement_bench(settings, tell, start(len(settings.sizes) * len(settings.sharings)))
         picture = out / "placement.png"
