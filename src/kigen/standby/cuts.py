@@ -22,6 +22,9 @@ class Cut:
 
     @classmethod
     def of(cls, offsets: Mapping[str, int]) -> Cut:
+        if len(offsets) == 1:  # by far the most
+            ((stream, offset),) = offsets.items()
+            return cls(((stream, offset),)) if offset else NOWHERE
         return cls(tuple(sorted((stream, offset) for stream, offset in offsets.items() if offset)))
 
     def __getitem__(self, stream: str) -> int:
@@ -35,7 +38,12 @@ class Cut:
 
     def reaches(self, other: Cut) -> bool:
         """In no stream is this position before the other."""
+        if self.items == other.items:
+            return True
         return all(self[stream] >= offset for stream, offset in other.items)
+
+
+NOWHERE = Cut()
 
 
 @dataclass(frozen=True)

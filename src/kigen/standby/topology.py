@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 Mode = Literal["lazy", "active", "upstream", "passive"]
@@ -76,41 +77,41 @@ class Place:
     node: str
     index: int = 0
 
-    @property
+    @cached_property
     def me(self) -> str:
         return f"{self.node}.{self.index}"
 
-    @property
+    @cached_property
     def partner(self) -> str | None:
         return f"{self.node}.{1 - self.index}" if self.paired else None
 
-    @property
+    @cached_property
     def paired(self) -> bool:
         return self.node in self.topology.standby
 
-    @property
+    @cached_property
     def standby(self) -> Standby:
         return self.topology.standby.get(self.node, _ALONE)
 
-    @property
+    @cached_property
     def inputs(self) -> dict[str, str]:
         """Of each input stream, the node it comes from."""
         return {s.name: s.producer for s in self.topology.streams if self.node in s.readers}
 
-    @property
+    @cached_property
     def outputs(self) -> dict[str, tuple[str, ...]]:
         """Of each output stream, the nodes that read it."""
         return {s.name: s.readers for s in self.topology.streams if s.producer == self.node}
 
-    @property
+    @cached_property
     def upstream(self) -> tuple[str, ...]:
         return tuple(sorted(set(self.inputs.values())))
 
-    @property
+    @cached_property
     def downstream(self) -> tuple[str, ...]:
         return tuple(sorted({reader for readers in self.outputs.values() for reader in readers}))
 
-    @property
+    @cached_property
     def neighbours(self) -> tuple[str, ...]:
         """Every replica upstream and downstream."""
         return tuple(r for node in (*self.upstream, *self.downstream) for r in self.topology.replicas(node))
