@@ -97,6 +97,7 @@ def test_bad_rows_may_be_skipped_and_are_counted(engine: Engine, tmp_path: Path)
         "sdmr": 0.0,
         "deadline_ms": None,
         "latency_ms": None,
+        "missed_ms": {"waiting": None, "running": None, "committing": None},
     }
     assert "'x'" in run.skipped["readings"][0]
 

@@ -13,7 +13,7 @@ from kigen.connectors import LiveSource, Range, Rows, Source
 from kigen.spark.shedding import Shedding
 from kigen.spark.spec import RunSpec
 
-_KEPT_ROWS = 2_000_000
+_KEPT_ROWS, _KEPT_RANGES = 2_000_000, 64
 
 _SOURCES: dict[tuple[str, str], Source] = {}  # (run, stream): sources learn as they read (the length of a row), so they are kept
 _SHEDDING: dict[tuple[str, str], Shedding] = {}
@@ -37,7 +37,7 @@ class Reading:
         key = self._spec.run_id, json.dumps(piece)
         if key not in _READ:
             _READ[key] = self._read(Range.from_json(piece))
-            while len(_READ) > 1 and sum(rows.table.num_rows for rows in _READ.values()) > _KEPT_ROWS:
+            while len(_READ) > 1 and (len(_READ) > _KEPT_RANGES or sum(rows.table.num_rows for rows in _READ.values()) > _KEPT_ROWS):
                 _READ.popitem(last=False)
         return _READ[key]
 
