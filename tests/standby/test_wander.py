@@ -58,3 +58,10 @@ def test_weaker_recoveries(mode: Any, recovery: Any, operator: str) -> None:
     case = one_chain(chain(mode, 2, recovery), OPERATORS[operator], 6, crash=2, back=1, suspect=1, cut=1)
     walk(case, PAIR, recovery, seeds=40)
     assert case.seen[recovery]
+
+
+@pytest.mark.parametrize(("suspect", "seed"), [(0, 671), (1, 363)])
+def test_a_new_primary_acknowledges_only_when_all_upstream_have_answered(suspect: int, seed: int) -> None:
+    """Orders in which an earlier ack would leave two upstream nodes trimmed against positions that no replica can begin at."""
+    case = join("lazy", 2, "rebuild", crash=2, back=1, suspect=suspect) if suspect else join("lazy", 2, "rebuild", crash=2, back=1)
+    wander(*case.checked(), PAIR, seed)
