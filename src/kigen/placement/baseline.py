@@ -18,7 +18,7 @@ _NO_DEADLINE = 1e15
 def sqpr(problem: Problem, network: Network, time_limit_s: float, balance: float = 1.0) -> dict[str, str]:
     """Operator -> node. `balance` weighs the fullest node against the traffic."""
     demand = NodeDemand(problem, dict.fromkeys(problem.operator, _NO_DEADLINE))
-    model = FixedModel(problem, network, demand, 0.0)
+    model = FixedModel(problem, network, demand, dict.fromkeys(problem.node, 0.0))
     if not model.free:
         return model.nodes(model.start({}))
     bytes_of_all = sum(problem.traffic.values()) or 1.0

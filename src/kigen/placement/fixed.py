@@ -30,7 +30,7 @@ class FixedModel:
     problem: Problem
     network: Network
     demand: NodeDemand
-    floor: float
+    floor: Mapping[str, float]  # of slack, for each node
     pinned: Mapping[str, str] = field(default_factory=dict)
     mip: Mip = field(default_factory=Mip)
 
@@ -122,7 +122,7 @@ class FixedModel:
     def _capacity(self, work: Mapping[str, float], span: float) -> None:
         """Of `work` no node may hold more than fits into `span`."""
         for n, node in self.problem.node.items():
-            room = (1 - self.floor) * node.speed * span
+            room = (1 - self.floor[n]) * node.speed * span
             terms: dict[int, float] = {}
             for o, amount in work.items():
                 column, there = self._share(n, o)
@@ -134,10 +134,10 @@ class FixedModel:
 
     # --- demand ----------------------------------------------------------------------------------------------------------
 
-    def cut(self, operators: Iterable[str], speed: float) -> bool:
-        """If `operators` do not fit on a node of that speed, add the rows that say so; whether they did not."""
-        here = set(operators)
-        if self.demand.fits(here, speed, self.floor):
+    def cut(self, operators: Iterable[str], node: str) -> bool:
+        """If `operators` do not fit on the node, add the rows that say so, for all nodes; whether they did not."""
+        here, speed = set(operators), self.problem.node[node].speed
+        if self.demand.fits(here, speed, self.floor[node]):
             return False
         span = fit(self.demand.curves(here), speed).span_us
         work: dict[str, float] = {}

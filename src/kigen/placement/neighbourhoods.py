@@ -41,13 +41,13 @@ def minimise_traffic(network: Network, demand: NodeDemand, floor: float, left_s:
     best = Found(dict(search.nodes), heuristic, 0.0, fits, heuristic)
     if left_s() <= 0:
         return best
-    model = FixedModel(network.problem, network, demand, floor)
+    model = FixedModel(network.problem, network, demand, search.floor)
     if not model.free:
         return Found(best.nodes, heuristic, heuristic, fits, heuristic)
     best = _spans(model, search, best, _part(left_s, 0.3))
     if len(model.z) <= _WHOLE_COLUMNS:
         best = _whole(model, search, best, _part(left_s, 0.6), gap)
-    return _neighbourhoods(network, demand, floor, search, best, left_s, gap, random.Random(seed))
+    return neighbourhoods(search, best, left_s, gap, random.Random(seed))
 
 
 def _part(left_s: Left, share: float) -> Left:
@@ -91,9 +91,7 @@ def _spans(model: FixedModel, search: Search, best: Found, left_s: Left) -> Foun
 
 
 def _whole(model: FixedModel, search: Search, best: Found, left_s: Left, gap: float) -> Found:
-    for _ in range(_ROUNDS):
-        if left_s() <= 0:
-            break
+    while left_s() > 0:
         answer = model.solve(left_s(), best.nodes if best.fits and model.network.is_mesh else None, gap)
         bound = max(0.0, answer.bound) if answer.status != "infeasible" else best.bound
         if answer.values is None:
@@ -110,22 +108,22 @@ def _cut(model: FixedModel, nodes: Mapping[str, str]) -> int:
     held: dict[str, list[str]] = {n: [] for n in model.problem.node}
     for o, n in nodes.items():
         held[n].append(o)
-    return sum(model.cut(ops, model.problem.node[n].speed) for n, ops in held.items())
+    return sum(model.cut(ops, n) for n, ops in held.items())
 
 
-def _neighbourhoods(
-    network: Network, demand: NodeDemand, floor: float, search: Search, best: Found, left_s: Left, gap: float, rng: random.Random
-) -> Found:
+def neighbourhoods(search: Search, best: Found, left_s: Left, gap: float, rng: random.Random) -> Found:
+    """`best` made better, under the search's demand test and its floors of slack."""
+    network, demand = search.network, search.demand
     problem = network.problem
     free = [o for o in problem.order if len(problem.allowed[o]) > 1]
     many = max(4, _AT_ONCE // len(problem.nodes))
-    if many >= len(free) and best.bound > 0:
+    if not free:
         return best
     vain = 0
     while left_s() > 0.2 and not _closed(best, gap) and vain < 60 and best.fits:
         chosen = _chosen(search, best.nodes, free, many, rng)
         pinned = {o: n for o, n in best.nodes.items() if o not in chosen}
-        answer, nodes = _settle(FixedModel(problem, network, demand, floor, pinned), best.nodes, min(left_s(), 6.0))
+        answer, nodes = _settle(FixedModel(problem, network, demand, search.floor, pinned), best.nodes, min(left_s(), 6.0))
         before = best.traffic
         if nodes is not None and answer.objective < before * (1 - 1e-6):
             best = _accept(search, nodes, best, 0.0, left_s)
@@ -149,7 +147,7 @@ def _chosen(search: Search, nodes: Mapping[str, str], free: list[str], many: int
     """Operators around a random one: along the plan mostly, with some from the same nodes, which compete for room."""
     problem, open_to_move = search.problem, set(free)
     waiting, chosen, seen = [rng.choice(free)], set[str](), set[str]()
-    while len(chosen) < many:
+    while len(chosen) < min(many, len(free)):
         if not waiting:
             near = [o for o in free if o not in seen and nodes[o] in {nodes[c] for c in chosen}]
             waiting.append(rng.choice(near or free))

@@ -7,15 +7,17 @@ Cost: at most about the time limit. The clock is the caller's: this layer reads 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 
 from kigen.placement.assemble import assemble
 from kigen.placement.baseline import sqpr
 from kigen.placement.demand import NodeDemand
 from kigen.placement.exact import ExactModel
 from kigen.placement.limits import check_reachable, impossible, needed
-from kigen.placement.neighbourhoods import Found, minimise_traffic
+from kigen.placement.neighbourhoods import Found, minimise_traffic, neighbourhoods
 from kigen.placement.network import Network, Route, arrival_us, route_all
 from kigen.placement.problem import Problem, ProblemError
 from kigen.placement.result import Placement
@@ -27,6 +29,8 @@ FLOOR = 0.1  # of every span of time left free by the fixed-split model
 _FLOORS = (0.2, 0.35, 0.5, 0.7)
 _REPAIRS = 20
 _MORE_SLACK = 0.05
+_POLISHES = 4
+_REPAIRED = ", repaired"
 _EXACT_PAIRS = 100  # up to so many pairs of operators and nodes where they may meet, the paper's model is tried
 
 Clock = Callable[[], float]
@@ -101,15 +105,15 @@ def fixed_split(problem: Problem, network: Network, left_s: Clock, limits: Limit
     demand = NodeDemand(problem, least(by_level(problem, reserved)))
     found = minimise_traffic(network, demand, limits.floor, _first(left_s, 0.85), limits.gap, limits.seed)
     search = Search(network, demand, limits.floor, limits.seed)
-    best = repair(search, found.nodes, found.bound, "fixed split")
-    for shared in (False, True):
-        for floor in _FLOORS:
-            if best.holds or (left_s() <= 0 and floor > _FLOORS[0]):
-                return best, found
-            search = _search(problem, network, reserved, shared, floor, limits)
-            tried = repair(search, search.nodes, found.bound, f"heuristic, slack {floor:g}")
-            best = max(best, tried, key=_goodness)
-    return best, found
+    best, held = repair(search, found.nodes, found.bound, "fixed split"), search
+    for shared, floor in product((False, True), _FLOORS):
+        if best.holds or (left_s() <= 0 and (shared or floor > _FLOORS[0])):
+            break
+        search = _search(problem, network, reserved, shared, floor, limits)
+        tried = repair(search, search.nodes, found.bound, f"heuristic, slack {floor:g}")
+        if _goodness(tried) > _goodness(best):
+            best, held = tried, search
+    return (_polish(held, best, left_s, limits) if best.holds else best), found
 
 
 def _goodness(placed: Placement) -> tuple[bool, float]:
@@ -132,8 +136,22 @@ def repair(search: Search, nodes: Mapping[str, str], bound: float, method: str) 
         for n in failing:
             search.floor[n] = min(0.95, search.floor[n] + _MORE_SLACK)
         search.improve(_rounds(5 * len(search.problem.operators)))
-        tried = final(search.problem, search.network, search.nodes, bound, f"{method}, repaired")
+        tried = final(search.problem, search.network, search.nodes, bound, method.removesuffix(_REPAIRED) + _REPAIRED)
         best = max(best, tried, key=_goodness)
+    return best
+
+
+def _polish(search: Search, repaired: Placement, left_s: Clock, limits: Limits) -> Placement:
+    """Neighbourhoods under the floors that the repair found necessary; kept as far as the demand test passes."""
+    rng = random.Random(limits.seed)
+    best, tries = repaired, 0
+    while left_s() > 0 and tries < _POLISHES and best.gap > limits.gap:
+        tries += 1
+        given = Found(best.nodes, best.traffic, best.bound, True, best.traffic)
+        found = neighbourhoods(search, given, _first(left_s, 0.3), limits.gap, rng)
+        tried = repair(search, found.nodes, best.bound, best.method.removesuffix(_REPAIRED) + _REPAIRED)
+        if tried.holds and tried.traffic < best.traffic:
+            best = tried
     return best
 
 
