@@ -10,6 +10,7 @@ import json
 import threading
 import time
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from kigen.spark.sink_log import Record, SinkLog, Snapshots
 from kigen.spark.spec import RunSpec
 
 Outputs = dict[str, list[tuple[str, Sink]]]  # query -> (the output's name in the log, where it goes)
+_DURABLE_AT_ONCE = 8  # outputs
 _CLOSED = "the run has been stopped"
 
 
@@ -39,6 +41,7 @@ class BatchSink:
         self._closed = False
         self._committed_us = 0
         self.lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(_DURABLE_AT_ONCE, thread_name_prefix="kigen-sink")
         self.error: Exception | None = None
         self.commits: deque[tuple[float, int]] = deque(maxlen=10_000)  # monotonic time, tuples in so far: for measurements
         last = self._log.last()
@@ -63,6 +66,7 @@ class BatchSink:
     def close(self) -> None:
         with self.lock:
             self._closed = True
+            self._pool.shutdown()
             for _, sink in self._sinks():
                 sink.close()
 
@@ -126,7 +130,7 @@ class BatchSink:
 
     def _commit(self, batch: int, notes: list[tuple[str, dict[str, Any]]], named: Snapshots) -> None:
         app, record = self._spec.app, self.record
-        marks = {name: sink.mark() for name, sink in self._sinks()}
+        marks = self._marks()
         finished, positions, skipped = set(record.finished), dict(record.positions), dict(record.skipped)
         for task, note in notes:
             self.metrics.step(app, note)
@@ -146,6 +150,11 @@ class BatchSink:
         self._log.append(self.record)
         self.commits.append((time.monotonic(), max((m.arrived for m in self.metrics.queries.values()), default=0)))
         self._collect(named)
+
+    def _marks(self) -> dict[str, Any]:
+        """Make every output durable, several at once: most of the time goes to waiting for the disk."""
+        names = [name for name, _ in self._sinks()]
+        return dict(zip(names, self._pool.map(lambda pair: pair[1].mark(), self._sinks()), strict=True))
 
     def _collect(self, named: Snapshots) -> None:
         """Delete snapshots that no retained state names. No worker is writing one: all rows of the batch are here."""
