@@ -68,19 +68,26 @@ class Curve:
         return np.concatenate((self.times, (last[:, None] + more).ravel()))
 
 
-def curve(start: Sequence[float], end: Sequence[float], work: Sequence[float], period_us: float | None) -> Curve:
+def together(length_us: float, period_us: float) -> float:
+    """How many activations of a timeline of that length are taken as one: k at once demand no less than one by one."""
+    return float(max(1.0, np.ceil(length_us / (_LONGEST * period_us))))
+
+
+def curve(
+    start: Sequence[float], end: Sequence[float], work: Sequence[float], period_us: float | None, at_once: float | None = None
+) -> Curve:
     """Of work items of one timeline: released at `start`, due at `end`, again each period."""
     a, b, c = (np.asarray(v, float) for v in (start, end, work))
     longest = float(b.max() - a.min())
     if period_us is None:
         return Curve(*_steps(a, a, b, c, np.inf), None, float(c.sum()))
-    together = max(1.0, np.ceil(longest / (_LONGEST * period_us)))  # k activations at once demand no less than one by one
-    period, c = period_us * together, c * together
+    many = at_once or together(longest, period_us)
+    period, c = period_us * many, c * many
     count = int(np.ceil(longest / period)) + 2
     until = (count - 1) * period
     shift = np.repeat(np.arange(count + 1) * period, len(a))
-    many = [np.tile(v, count + 1) for v in (a, b, c)]
-    return Curve(*_steps(a, many[0] + shift, many[1] + shift, many[2], until), period, float(c.sum()), until)
+    rows = [np.tile(v, count + 1) for v in (a, b, c)]
+    return Curve(*_steps(a, rows[0] + shift, rows[1] + shift, rows[2], until), period, float(c.sum()), until)
 
 
 def _steps(begins: Floats, a: Floats, b: Floats, c: Floats, until: float) -> tuple[Floats, Floats]:
@@ -101,8 +108,8 @@ def sporadic(sub_deadline_us: float, work_us: float, period_us: float | None, ji
     """Of a task on its own, whose activations may come up to `jitter_us` closer together than the period."""
     if period_us is None:
         return Curve(np.array([sub_deadline_us]), np.array([work_us]), None, work_us)
-    together = max(1.0, np.ceil((sub_deadline_us + jitter_us) / (_LONGEST * period_us)))
-    period, work = period_us * together, work_us * together
+    many = together(sub_deadline_us + jitter_us, period_us)
+    period, work = period_us * many, work_us * many
     until = (np.ceil((sub_deadline_us + jitter_us) / period) + 1) * period
     k = np.arange(int((until + jitter_us) / period) + 2)
     times = np.maximum(sub_deadline_us, k * period - jitter_us + sub_deadline_us)
@@ -145,14 +152,23 @@ def fit(curves: Iterable[Curve], speed: float, blocking: Sequence[tuple[float, f
 
 
 def within(curves: Sequence[Curve], speed: float, limit: float) -> bool:
-    """Whether demand never exceeds `limit` of the time: beyond burst / (limit - rate) it cannot, so spans up to there count."""
+    """Whether demand never exceeds `limit` of the time."""
+    return broken_span(curves, speed, limit) is None
+
+
+def broken_span(curves: Sequence[Curve], speed: float, limit: float) -> float | None:
+    """The span at which demand exceeds `limit` of it most; infinite where that never ends. Beyond burst / (limit - rate) it cannot, so
+    spans up to there count."""
     room = limit * speed - sum(c.rate for c in curves)
-    if room <= _LEAST_ROOM * speed:
-        return False
+    if room <= _ROUNDING * speed:  # full up to rounding: spans without end would have to be looked at
+        return np.inf
     end = sum(c.burst for c in curves) / room
     times = np.unique(np.concatenate([c.steps_until(end) for c in curves]))
-    total = np.sum([c.at(times) for c in curves], axis=0)
-    return bool(np.all(total <= limit * speed * times * (1 + _ROUNDING)))
+    if not len(times):
+        return None
+    ratios = np.sum([c.at(times) for c in curves], axis=0) / (limit * speed * np.maximum(times, 1e-9))
+    worst = int(ratios.argmax())
+    return float(times[worst]) if ratios[worst] > 1 + 2 * _ROUNDING else None
 
 
 def _blocked(blocking: Sequence[tuple[float, float]], times: Floats) -> Floats:
@@ -213,25 +229,46 @@ class NodeDemand:
     def __init__(self, problem: Problem, operator_us: Mapping[str, float]) -> None:
         self.problem = problem
         self.lines = timelines(problem, operator_us)
+        self.members: dict[str, list[str]] = {}
+        for o in problem.operator:
+            self.members.setdefault(self.lines.key[o], []).append(o)
+        self.period_us: dict[str, float | None] = {}  # of each timeline, of activations taken together
+        self.at_once: dict[str, float] = {}
+        for line, ops in self.members.items():
+            periods = [p for o in ops if (p := problem.period_us[problem.operator[o].output]) is not None]
+            length = max(self.lines.end[o] for o in ops) - min(self.lines.start[o] for o in ops)
+            self.at_once[line] = together(length, min(periods)) if periods else 1.0
+            self.period_us[line] = min(periods) * self.at_once[line] if periods else None
         self._curves: dict[tuple[str, ...], Curve] = {}
 
     def curves(self, operators: Iterable[str]) -> list[Curve]:
         by_line: dict[str, list[str]] = {}
         for o in operators:
             by_line.setdefault(self.lines.key[o], []).append(o)
-        return [self.curve_of(tuple(sorted(ops))) for ops in by_line.values()]
+        return [self._curve_of(line, tuple(sorted(ops))) for line, ops in by_line.items()]
 
-    def curve_of(self, operators: tuple[str, ...]) -> Curve:
+    def _curve_of(self, line: str, operators: tuple[str, ...]) -> Curve:
         if operators not in self._curves:
-            problem, lines = self.problem, self.lines
-            periods = [p for o in operators if (p := problem.period_us[problem.operator[o].output]) is not None]
+            lines, many, period = self.lines, self.at_once[line], self.period_us[line]
             self._curves[operators] = curve(
                 [lines.start[o] for o in operators],
                 [lines.end[o] for o in operators],
-                [problem.work_us[o] for o in operators],
-                min(periods, default=None),
+                [self.problem.work_us[o] for o in operators],
+                None if period is None else period / many,
+                many,
             )
         return self._curves[operators]
+
+    def within(self, op: str, begin_us: float, span_us: float) -> float:
+        """Work of an operator that is released after `begin_us` and due within `span_us` of it."""
+        line = self.lines.key[op]
+        start, end, period, tight = self.lines.start[op], self.lines.end[op], self.period_us[line], span_us * 1e-9
+        work = self.problem.work_us[op] * self.at_once[line]
+        if period is None:
+            return work if start >= begin_us - tight and end <= begin_us + span_us + tight else 0.0
+        first = np.ceil((begin_us - start - tight) / period)
+        last = np.floor((begin_us + span_us - end + tight) / period)
+        return float(max(0.0, last - first + 1) * work)
 
     def fits(self, operators: Iterable[str], speed: float, floor: float) -> bool:
         curves = self.curves(operators)

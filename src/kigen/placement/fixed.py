@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kigen.placement.demand import NodeDemand, fit
+from kigen.placement.demand import NodeDemand, broken_span
 from kigen.placement.mip import Answer, Floats, Mip
 from kigen.placement.network import Network
 from kigen.placement.problem import Problem
@@ -129,7 +129,9 @@ class FixedModel:
                 if column is not None:
                     terms[column] = amount
                 room -= there * amount
-            if terms and sum(terms.values()) > room:
+            if room < -1e-6 * span:  # pinned operators alone are too much: nothing is feasible
+                self.mip.row(terms, upper=room)
+            elif sum(terms.values()) > room:
                 self.mip.row(terms, upper=max(0.0, room))
 
     # --- demand ----------------------------------------------------------------------------------------------------------
@@ -139,42 +141,24 @@ class FixedModel:
         here, speed = set(operators), self.problem.node[node].speed
         if self.demand.fits(here, speed, self.floor[node]):
             return False
-        span = fit(self.demand.curves(here), speed).span_us
+        span = broken_span(self.demand.curves(here), speed, 1 - self.floor[node])
+        if span is None or np.isinf(span):
+            return False  # the rows of rates say it already
         work: dict[str, float] = {}
-        for windows in self.windows(span).values():
+        for windows in self._windows(span).values():
             work |= _worst(windows, here)
         self._capacity(work, span)
         return True
 
-    def windows(self, span: float) -> dict[str, list[dict[str, float]]]:
-        """Timeline -> operator -> work, for each window of that length; without those that another contains."""
-        lines = self.demand.lines
-        members: dict[str, list[str]] = {}
-        for o in self.problem.operator:
-            members.setdefault(lines.key[o], []).append(o)
+    def _windows(self, span: float) -> dict[str, list[dict[str, float]]]:
+        """Timeline -> operator -> work, for each window of that length that holds any."""
         found = {}
-        for line, ops in members.items():
-            begins = sorted({lines.start[o] for o in ops})
-            windows = [{o: work for o in ops if (work := self._within(o, a, span)) > 0} for a in begins]
-            kept = [
-                w
-                for i, w in enumerate(windows)
-                if w and not any(_covers(v, w) and (i > j or v != w) for j, v in enumerate(windows) if j != i)
-            ]
-            if kept:
+        for line, ops in self.demand.members.items():
+            begins = sorted({self.demand.lines.start[o] for o in ops})
+            windows = [{o: work for o in ops if (work := self.demand.within(o, a, span)) > 0} for a in begins]
+            if kept := [w for w in windows if w]:
                 found[line] = kept
         return found
-
-    def _within(self, op: str, begin: float, span: float) -> float:
-        """Work of an operator that is released after `begin` and due within `span` of it."""
-        p, lines = self.problem, self.demand.lines
-        period = p.period_us[p.operator[op].output]
-        start, end, tight = lines.start[op], lines.end[op], span * 1e-9
-        if period is None:
-            return p.work_us[op] if start >= begin - tight and end <= begin + span + tight else 0.0
-        first = np.ceil((begin - start - tight) / period)
-        last = np.floor((begin + span - end + tight) / period)
-        return float(max(0.0, last - first + 1) * p.work_us[op])
 
     # --- solving ---------------------------------------------------------------------------------------------------------
 
@@ -204,10 +188,6 @@ class FixedModel:
         given = None if start is None else self.start(start)
         found = self.mip.solve(time_limit_s, given, gap, relaxed)
         return Answer(found.status, found.values, found.objective + self.constant, found.bound + self.constant, found.seconds)
-
-
-def _covers(large: Mapping[str, float], small: Mapping[str, float]) -> bool:
-    return all(large.get(o, 0.0) >= work for o, work in small.items())
 
 
 def _worst(windows: list[dict[str, float]], here: set[str]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kigen.placement.demand import NodeDemand
 from kigen.placement.fixed import FixedModel
@@ -31,9 +31,16 @@ class Found:
     bound: float
     fits: bool
     heuristic_traffic: float
+    spent_s: float = 0.0  # by the caller's clock
 
 
 def minimise_traffic(network: Network, demand: NodeDemand, floor: float, left_s: Left, gap: float = 1e-4, seed: int = 0) -> Found:
+    given_s = left_s()
+    found = _minimise(network, demand, floor, left_s, gap, seed)
+    return replace(found, spent_s=given_s - left_s())
+
+
+def _minimise(network: Network, demand: NodeDemand, floor: float, left_s: Left, gap: float, seed: int) -> Found:
     search = Search(network, demand, floor, seed)
     search.greedy()
     search.improve(_part(left_s, 0.3))
