@@ -126,17 +126,21 @@ def _first(left_s: Clock, share: float) -> Clock:
 
 
 def repair(search: Search, nodes: Mapping[str, str], bound: float, method: str) -> Placement:
-    """While the tasks of a node fail the demand test, ask for more slack there and let the search give work away."""
+    """While the tasks of a node fail the demand test, ask for more slack there and let the search give work away; where that does not
+    help, on all nodes: a node upstream that is less busy answers more evenly."""
     search.take(nodes)
     best = tried = final(search.problem, search.network, search.nodes, bound, method)
+    stuck = False
     for _ in range(_REPAIRS):
         failing = [n for n, load in tried.node_loads.items() if load.demand > 1]
         if tried.holds or not failing:
             break
-        for n in failing:
+        for n in search.floor if stuck else failing:
             search.floor[n] = min(0.95, search.floor[n] + _MORE_SLACK)
+        before = tried.slack
         search.improve(_rounds(5 * len(search.problem.operators)))
         tried = final(search.problem, search.network, search.nodes, bound, method.removesuffix(_REPAIRED) + _REPAIRED)
+        stuck = tried.slack <= before + _MORE_SLACK / 10
         best = max(best, tried, key=_goodness)
     return best
 
