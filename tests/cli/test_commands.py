@@ -61,7 +61,7 @@ def test_explain(app_file: Path, format: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--policy", "soon"], "no policy 'soon': there is all"),
+        (["--policy", "soon"], "no policy 'soon': write one of all"),
         (["--lifetime", "xt"], "no lifetime 'xt': there is dt, nt"),
         (["--duration", "soon"], "--duration must be a positive duration such as '60 s'"),
         (["--nonsense"], "No such option"),

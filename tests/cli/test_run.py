@@ -38,7 +38,7 @@ def test_a_live_run_for_a_while(tmp_path: Path) -> None:
     assert list(report) == ["policy", "lifetime", "wall_s", "batches", "batch_ms", "queries", "costs"]
     fast = report["queries"]["fast"]
     assert list(fast) == ["in", "out", "missed", "shed", "late", "skipped", "dropped", "sdmr", "deadline_ms", "latency_ms", "missed_ms"]
-    assert report["batches"] > 1
+    assert report["batches"] >= 1
     assert 200 < fast["in"] < 200 * 60
     assert fast["late"] == 0
     assert 0 < fast["latency_ms"]["p50"] <= fast["latency_ms"]["p99"]
