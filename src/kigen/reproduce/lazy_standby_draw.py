@@ -78,7 +78,7 @@ def _others(axis: Any, sweeps: dict[str, dict[str, list[dict[str, Any]]]]) -> No
         active = points[0]["overhead"]["mean"] if codec == "none" else sweeps[sweep]["none"][0]["overhead"]["mean"]
         values = [100 * p["overhead"]["mean"] / active for p in points]
         _line(axis, values, marker="o", markersize=4, color=colour, label=label)
-    _names(axis, sweeps["selection"]["none"], "Live tuples may not be trimmed; regular acks give a saw-tooth")
+    _names(axis, sweeps["selection"]["none"], "Live tuples may not be trimmed; regular acks give a step")
     axis.set_ylabel("overhead, % of active standby's (not compressed)")
     axis.set_ylim(0, 125)
     axis.legend(fontsize=8, loc="upper right")
