@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from kigen.reproduce.admandf_figures import ADMANDF_FIGURES
 from kigen.reproduce.ats_figures import ATS_FIGURES
 from kigen.reproduce.figure import Figure, Request, Told
 from kigen.reproduce.lazy_standby_figures import LAZY_STANDBY_FIGURES
 from kigen.reproduce.placement_figures import PLACEMENT_FIGURES
 
-FIGURES: dict[str, Figure] = {**ATS_FIGURES, **PLACEMENT_FIGURES, **LAZY_STANDBY_FIGURES}
+FIGURES: dict[str, Figure] = {**ATS_FIGURES, **PLACEMENT_FIGURES, **ADMANDF_FIGURES, **LAZY_STANDBY_FIGURES}
 
 
 class ArgumentError(ValueError):

@@ -47,6 +47,23 @@ def least_drops(setting: JoinSetting, block: int = BLOCK) -> JoinBound:
     return JoinBound(offered, max(0.0, offered - best))
 
 
+def fifo_limit(setting: JoinSetting, steps: int = 30) -> float:
+    """How many times the rates may be as high before FIFO, and so every policy, drops something."""
+    low, high = 0.0, 1.0
+    while _fifo_keeps_up(setting.scaled(high)):
+        low, high = high, 2 * high
+    for _ in range(steps):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _fifo_keeps_up(setting.scaled(middle)) else (low, middle)
+    return low
+
+
+def _fifo_keeps_up(setting: JoinSetting) -> bool:
+    released, evicted = _lives_s(setting)
+    done = np.arange(1, len(released) + 1) / setting.speed
+    return bool((done + np.maximum.accumulate(released - done + 1 / setting.speed) <= evicted).all())
+
+
 def _solve(begins: Floats, ends: Floats, work_s: Floats, answers: Floats) -> float:
     """Variables: T of each block, then the share of each group that is run on it. Rows: T and its arrival, T and the T before."""
     size, parts = work_s.shape

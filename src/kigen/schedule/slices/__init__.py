@@ -3,6 +3,19 @@
 from kigen.schedule.slices.events import SlicePolicy, Unit
 from kigen.schedule.slices.mandf import AdMandF, MandF
 from kigen.schedule.slices.orders import Fifo, Mqt
+from kigen.schedule.slices.policies import DEFAULT_SLICE_POLICY, SLICE_POLICY_NAMES, SlicePolicyError, make_slice_policy
 from kigen.schedule.slices.salvage import Salvage
 
-__all__ = ["AdMandF", "Fifo", "MandF", "Mqt", "Salvage", "SlicePolicy", "Unit"]
+__all__ = [
+    "DEFAULT_SLICE_POLICY",
+    "SLICE_POLICY_NAMES",
+    "AdMandF",
+    "Fifo",
+    "MandF",
+    "Mqt",
+    "Salvage",
+    "SlicePolicy",
+    "SlicePolicyError",
+    "Unit",
+    "make_slice_policy",
+]

@@ -19,7 +19,7 @@ from kigen.plan.window_hull import WindowHull
 from kigen.schedule.slices.backlog import Backlog
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Unit:
     """Tuples first .. first + count - 1 of a stream run the slices of queries low + 1 .. high."""
 

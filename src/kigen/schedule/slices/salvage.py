@@ -1,24 +1,24 @@
 """`salvage`, Kigen's own policy for shared joins: of what cannot all be run before it is evicted, what answers most queries for its work.
 
-The least that any policy must drop is a linear program (`simulate/shared_join_bound`): work on a tuple lies between arrival and
-eviction. Its optimum is greedy: group by group from the steepest, each takes what the steeper ones leave room for, and what was taken
-runs in the order of eviction. `salvage` solves that anew for what waits, each period:
-1. a tuple at place p of its buffer is evicted when p more have come: at the measured rate that is its deadline, and speed x deadline
-   the room up to it;
-2. groups in order of slope, oldest tuples first, take work as long as no deadline is broken; tuples to come within `ahead` buffers'
-   time take part;
-3. the oldest of what was taken runs. What was not taken is lost only when its eviction comes: if the rate falls before, it is taken
-   after all.
-If all that waits would hold its deadlines even at the highest rate of late, with room to spare, the order is MQT's: nothing is at stake
-but throughput.
+The least that any policy must drop is a linear program (`simulate/shared_join_bound`): work on a tuple lies between arrival and eviction.
+Its optimum is greedy: group by group from the steepest, each takes what the steeper ones leave room for, and what was taken runs in the
+order of eviction. `salvage` solves that anew for what waits, each period:
+1. a tuple at place p of its buffer is evicted when p more have come: at a given rate that is its deadline, and speed x deadline the room;
+2. groups in order of slope, oldest tuples first, take work as long as no deadline is broken; tuples to come within `ahead` buffers take
+   part; the **price** of work is the slope of the first group that finds too little room, 0 if all find enough;
+3. that is done for the rate of now and for the highest rate of late, which may return: each is believed to hold with probability 1/2, so
+   groups below the mean of the two prices are refused, and of the others the oldest that was taken at the rate of now runs.
+What was refused is lost only when its eviction comes, and runs when nothing else is left. A group that was begun goes on. If all would find
+room at the highest rate of late, with some to spare, the order is MQT's: nothing is at stake but throughput.
 
-Invariant: with enough room for all, nothing is refused. Cost: a pass over the ranges that wait, each period; the oldest are planned
-range by range, the rest in lumps.
+Invariant: with room for all at the highest rate of late, nothing is refused. Cost: a pass over the ranges that wait, each period; the
+oldest are planned range by range, the rest in lumps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from kigen.schedule.slices.greedy import take_steepest, whole_parts
 from kigen.schedule.slices.orders import Mqt
 from kigen.schedule.slices.rates import PERIOD_US, LaneRates
 
-AHEAD = 0.5
+AHEAD = 1.2  # buffers
 _FRONT = 64  # ranges planned one by one; the rest in lumps
 _LUMP = 64
 _TO_COME = 16  # lumps of tuples that have not come yet
@@ -38,14 +38,23 @@ _SPARE = 1.1  # room that must be there to call all safe
 _AMPLE = 2.0  # periods' work to choose from
 
 
+@dataclass(frozen=True)
+class _Supposed:
+    """Rows in `order` of deadlines, those of a lump from `lumps[i]` on; its work and what of it is taken, by group."""
+
+    order: Ints
+    lumps: Ints
+    lumped: Floats
+    taken: Floats
+    price: float
+
+
 class Salvage(Mqt):
     name = "salvage"
 
-    def __init__(
-        self, hull: WindowHull, buffers: Sequence[int | None], ahead: float = AHEAD, period_us: float = PERIOD_US, spare: bool = True
-    ) -> None:
+    def __init__(self, hull: WindowHull, buffers: Sequence[int | None], ahead: float = AHEAD, period_us: float = PERIOD_US) -> None:
         super().__init__(hull, buffers)
-        self.ahead, self.spare = ahead, spare
+        self.ahead = ahead
         self.rates = LaneRates(len(buffers), period_us)
         self.at_stake = True  # not all that waits is safe at the highest rate of late
         self.refused = 0.0  # share of the work that waits
@@ -53,8 +62,12 @@ class Salvage(Mqt):
             [[sum(hull.work[max(first - 1, level) : last]) for first, last in hull.groups] for level in range(hull.queries + 1)]
         )
         self._ends = [last for _, last in hull.groups]
-        self._work = self._elapsed_us = 0.0
+        self._slopes = np.array([hull.weights[first - 1] for first, _ in hull.groups])
+        self._work = self._elapsed_us = self._longest = 0.0
         self._plan: list[tuple[int, int]] = []  # (range, level to reach), the next one last
+        self._group_ends = [last for first, last in hull.groups for _ in range(first, last + 1)]  # by level
+        self._begun = (-1, 0)
+        self._barren = False  # nothing but what was refused waits: not asked again before the next period
 
     def arrived(self, stream: int, count: int, level: int = 0) -> None:
         super().arrived(stream, count, level)
@@ -63,52 +76,76 @@ class Salvage(Mqt):
     def completed(self, work: float, elapsed_us: float) -> None:
         self._work += work
         self._elapsed_us += elapsed_us
+        self._longest = max(self._longest, work)
 
     def measure(self, now_us: float) -> None:
         if self.rates.measure(now_us) and self._elapsed_us > 0:
             keep = 1.0 - 1.0 / _SPEED_MEMORY
-            self._work, self._elapsed_us = self._work * keep, self._elapsed_us * keep
+            self._work, self._elapsed_us, self._longest = self._work * keep, self._elapsed_us * keep, self._longest * keep
             self._plan_ahead()
 
     def pick(self) -> int | None:
+        id, end = self._begun
+        if self.backlog.level(id) < end:  # what is left of a group is worth more than any other
+            return id
         if not self.at_stake:
             return super().pick()
-        for again in (True, False):
+        while True:
             while self._plan:
-                id, level = self._plan[-1]
-                if self.backlog.level(id) < level:
+                id, end = self._plan[-1]
+                level = self.backlog.level(id)
+                if level < end:
+                    self._begin(id, level)
                     return id
                 self._plan.pop()
-            if again and self._elapsed_us > 0:
-                self._plan_ahead()
-        return self.backlog.oldest()
+            if self._barren or not self._elapsed_us:
+                return self.backlog.oldest()
+            self._plan_ahead()
+            if not self.at_stake:
+                return super().pick()
+
+    def _begin(self, id: int, level: int) -> None:
+        end = self._group_ends[level]
+        self._begun = (id, end)
+        self._longest = max(self._longest, self.backlog.where(id)[2] * sum(self.hull.work[level:end]))
 
     def _plan_ahead(self) -> None:
         """What of all that waits is worth running, and the first of it in order, enough for a period."""
-        self._plan = []
+        self._plan, self.refused = [], 0.0
         ids, streams, work, places = self._waiting()
-        if not len(ids):
+        self._barren = not len(ids)
+        if self._barren:
             return
         speed = self._work / self._elapsed_us
-        total = work.sum(axis=1)
-        if self.spare and self._safe(total, _due_us(places, self.rates.peak[streams]), speed):
-            self.at_stake, self.refused = False, 0.0
+        high = self._suppose(work, _due_us(places, self.rates.peak[streams]), self.rates.peak, speed / _SPARE)
+        self.at_stake = high.price > 0
+        if not self.at_stake:
             return
-        self.at_stake = True
-        due_us = _due_us(places, self.rates.now[streams])
-        order = np.argsort(due_us, kind="stable")
-        ids, work, due_us = ids[order], work[order], due_us[order]
-        lumps = np.append(np.arange(min(_FRONT, len(ids))), np.arange(_FRONT, len(ids), _LUMP))
-        lumped = np.add.reduceat(work, lumps)
-        taken = take_steepest(*self._with_those_to_come(lumped, due_us[lumps], speed))[: len(lumps)]
-        self.refused = 1.0 - float(taken.sum()) / float(total.sum())
+        now = self._suppose(work, _due_us(places, self.rates.now[streams]), self.rates.now, speed)
+        returning = bool((self.rates.peak > _SPARE * self.rates.now).any())
+        price = (high.price + now.price) / 2 if returning else now.price
+        taken = now.taken * (self._slopes >= price * (1 - 1e-9))
+        self.refused = 1.0 - float(taken.sum()) / float(work.sum())
+        ids, work = ids[now.order], work[now.order]
         budget = speed * self.rates.period_us
         enough = int(np.searchsorted(np.cumsum(taken.sum(axis=1)), _AMPLE * budget)) + 1
-        rows = int(lumps[enough]) if enough < len(lumps) else len(ids)
-        share = np.divide(taken, lumped, out=np.zeros_like(taken), where=lumped > 0)
-        of_row = np.searchsorted(lumps, np.arange(rows), side="right") - 1
+        rows = int(now.lumps[enough]) if enough < len(now.lumps) else len(ids)
+        share = np.divide(taken, now.lumped, out=np.zeros_like(taken), where=now.lumped > 0)
+        of_row = np.searchsorted(now.lumps, np.arange(rows), side="right") - 1
         parts = whole_parts(work[:rows], work[:rows] * share[of_row], budget)
         self._plan = [(int(ids[row]), self._ends[group]) for row, group in reversed(parts)]
+        self._barren = not self._plan
+
+    def _suppose(self, work: Floats, due_us: Floats, rates: Floats, speed: float) -> _Supposed:
+        """The greedy choice if such deadlines, rates and speed hold."""
+        order = np.argsort(due_us, kind="stable")
+        lumps = np.append(np.arange(min(_FRONT, len(work))), np.arange(_FRONT, len(work), _LUMP))
+        lumped = np.add.reduceat(work[order], lumps)
+        rows, room = self._with_those_to_come(lumped, due_us[order][lumps], rates, speed)
+        taken = take_steepest(rows, room)
+        short = taken.sum(axis=0) < rows.sum(axis=0) * (1 - 1e-6)
+        price = float(self._slopes[short.argmax()]) if short.any() else 0.0
+        return _Supposed(order, lumps, lumped, taken[: len(lumps)], price)
 
     def _waiting(self) -> tuple[Ints, Ints, Floats, Floats]:
         """Ranges not done: ids, streams, work by group, and how many tuples must come to its stream before it begins to leave."""
@@ -123,23 +160,20 @@ class Salvage(Mqt):
         ids, streams, work, places = (np.concatenate(column) for column in zip(*found, strict=True))
         return ids, streams, work, places
 
-    def _safe(self, work: Floats, due_us: Floats, speed: float) -> bool:
-        """Whether all that waits holds such deadlines, with room for a tenth more."""
-        order = np.argsort(due_us, kind="stable")
-        return bool((_SPARE * np.cumsum(work[order]) <= speed * due_us[order]).all())
+    def _with_those_to_come(self, work: Floats, due_us: Floats, rates: Floats, speed: float) -> tuple[Floats, Floats]:
+        """Rows of work and the room up to each: those that wait, and lumps of tuples to come at such rates, due after all of them."""
+        lanes = zip(self.backlog.lanes, rates.tolist(), strict=True)
+        fill_us = max((lane.buffer / rate for lane, rate in lanes if lane.buffer and rate > 0), default=0.0)
+        span_us = self.ahead * fill_us
+        if not span_us:
+            return work, self._room(due_us, speed)
+        to_come = np.tile(self._left[0] * (span_us * float(rates.sum()) / _TO_COME), (_TO_COME, 1))
+        to_come_us = fill_us + np.linspace(0.0, span_us, _TO_COME)
+        return np.concatenate((work, to_come)), self._room(np.concatenate((due_us, to_come_us)), speed)
 
-    def _with_those_to_come(self, work: Floats, due_us: Floats, speed: float) -> tuple[Floats, Floats]:
-        """Rows of work and the room up to each: those that wait, and lumps of tuples to come, due after all of them."""
-        fill_us = [
-            lane.buffer / rate for lane, rate in zip(self.backlog.lanes, self.rates.now.tolist(), strict=True) if lane.buffer and rate > 0
-        ]
-        if not fill_us or not self.ahead:
-            return work, speed * due_us
-        span_us = self.ahead * max(fill_us)
-        tuples = span_us * float(self.rates.now.sum()) / _TO_COME
-        to_come_us = max(fill_us) + np.linspace(0.0, span_us, _TO_COME)
-        rows = np.concatenate((work, np.tile(self._left[0] * tuples, (_TO_COME, 1))))
-        return rows, speed * np.concatenate((due_us, to_come_us))
+    def _room(self, due_us: Floats, speed: float) -> Floats:
+        """Work that can be done by then: a group that was begun goes on, so the longest of late may come first."""
+        return np.maximum(0.0, speed * due_us - self._longest)
 
     def report(self) -> dict[str, Any]:
         return {**super().report(), "at_stake": self.at_stake, "refused": self.refused}
