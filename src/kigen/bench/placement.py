@@ -146,9 +146,10 @@ def placement_table(result: dict[str, Any]) -> RenderableType:
         "model",
         "to reach",
         "",
+        "model s",
         "after the demand test",
-        "wall s",
-        "CPU s",
+        "all, wall s",
+        "all, CPU s",
     )
     for name in heads:
         table.add_column(name, justify="right")
@@ -202,7 +203,7 @@ def draw_placement_bench(result: dict[str, Any], target: Path) -> None:
         axis.set_title(title, loc="left", fontsize=10)
         axis.set_xlabel("operators")
         axis.grid(color="#dddde6", linewidth=0.6)
-        axis.legend(fontsize=7, frameon=False)
+        axis.legend(fontsize=7, frameon=axis is left, framealpha=0.85)
     figure.tight_layout()
     target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target)

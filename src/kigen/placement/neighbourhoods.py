@@ -18,7 +18,9 @@ from kigen.placement.network import Network
 from kigen.placement.search import Search
 
 _WHOLE_COLUMNS = 12_000  # placement columns up to which the whole model is given to the solver
-_AT_ONCE = 1_500  # of a neighbourhood
+_AT_ONCE = 1_500  # of a neighbourhood; twice as many each time that `_VAIN` of them gave nothing
+_VAIN = 20
+_EACH_S = 6.0  # for a neighbourhood of the first size
 _ROUNDS = 20  # of cuts
 
 Left = Callable[[], float]
@@ -126,11 +128,16 @@ def neighbourhoods(search: Search, best: Found, left_s: Left, gap: float, rng: r
     many = max(4, _AT_ONCE // len(problem.nodes))
     if not free:
         return best
-    vain = 0
-    while left_s() > 0.2 and not _closed(best, gap) and vain < 60 and best.fits:
+    vain, largest = 0, min(len(free), _WHOLE_COLUMNS // len(problem.nodes))
+    while left_s() > 0.2 and not _closed(best, gap) and best.fits:
+        if vain == _VAIN:
+            if many >= largest:
+                break
+            vain, many = 0, min(2 * many, largest)
         chosen = _chosen(search, best.nodes, free, many, rng)
         pinned = {o: n for o, n in best.nodes.items() if o not in chosen}
-        answer, nodes = _settle(FixedModel(problem, network, demand, search.floor, pinned), best.nodes, min(left_s(), 6.0))
+        limit_s = min(left_s(), _EACH_S * many * len(problem.nodes) / _AT_ONCE)
+        answer, nodes = _settle(FixedModel(problem, network, demand, search.floor, pinned), best.nodes, limit_s)
         before = best.traffic
         if nodes is not None and answer.objective < before * (1 - 1e-6):
             best = _accept(search, nodes, best, 0.0, left_s)
