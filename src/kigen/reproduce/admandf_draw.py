@@ -68,4 +68,5 @@ def _overload(axis: Any, result: dict[str, Any]) -> None:
     axis.set_title("Overload (numbers: times the least possible)", fontsize=10)
     axis.grid(axis="y", color="#dddddd", linewidth=0.6)
     axis.set_axisbelow(True)
-    axis.legend(fontsize=8)
+    axis.set_ylim(top=axis.get_ylim()[1] * 1.22)
+    axis.legend(fontsize=8, ncols=3, loc="upper left")
