@@ -66,3 +66,9 @@ def test_init_files_only_re_export() -> None:
         kinds = (ast.Import, ast.ImportFrom, ast.Expr, ast.Assign, ast.AnnAssign, ast.If, ast.FunctionDef)
         assert all(isinstance(node, kinds) for node in body), path
         assert sum(isinstance(node, ast.FunctionDef) for node in body) <= 1, path
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """Test folders are not packages: two files of one name cannot be collected in one run."""
+    names = [p.name for p in (ROOT.parents[1] / "tests").rglob("test_*.py")]
+    assert len(names) == len(set(names)), sorted(name for name in set(names) if names.count(name) > 1)
