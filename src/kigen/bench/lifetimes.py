@@ -172,7 +172,7 @@ class LifetimesBench:
             run_kernel(query, self.settings.kinds[0], window, lifetime, tuples, self.settings.batch_rows)
         if "range" not in self.settings.kinds or query.why_not_plain("range") is not None:
             return
-        self._ask_plain(query, window, self.settings.plain_tuples // 5 if query.stateful else tuples, plain, "memory")
+        self._ask_plain(query, window, self.settings.plain_tuples // 5 if query.stateful else 2 * PLAIN_TUPLES_A_BATCH, plain, "memory")
         if query.stateful:
             some = self.settings.plain_tuples // 2
             rates = {store: self._ask_plain(query, window, some, plain, store)["rate"] for store in ("rocksdb", "memory")}

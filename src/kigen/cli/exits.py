@@ -22,8 +22,19 @@ _WRONG_APP_OR_ARGUMENTS = {
     "ProblemError",
     "ProfileError",
     "LinkRefused",
+    "CannotCut",
+    "PlacementMismatch",
 }
-_RUN_FAILED = {"InputError", "EvaluationError", "RunFailed", "CheckpointInUse", "SparkUnavailable", "ContestantFailed", "LinkError"}
+_RUN_FAILED = {
+    "InputError",
+    "EvaluationError",
+    "RunFailed",
+    "CheckpointInUse",
+    "SparkUnavailable",
+    "ContestantFailed",
+    "LinkError",
+    "NodeFailed",
+}
 
 
 class AppNotFound(ValueError):

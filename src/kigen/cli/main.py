@@ -138,6 +138,76 @@ def explain(
         typer.echo(explained(load(app_file), format.value))
 
 
+NodesOption = Annotated[Path, typer.Option("--nodes", metavar="FILE", help="The nodes file.", show_default=False)]
+StateOption = Annotated[
+    Path | None,
+    typer.Option("--state", metavar="DIR", help="Where nodes keep queues and state.", show_default="beside the nodes file"),
+]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", metavar="DIR", help="Each query also writes DIR/<query>.csv, on the node where it is wanted.")
+]
+NodePolicy = Annotated[str, typer.Option("--policy", metavar="NAME", help="How nodes admit: pack, edf, fifo ... as in 'kigen run'.")]
+AllocateOption = Annotated[Allocation, typer.Option("--allocate", help="By deadlines, or as SQPR: traffic and load only.")]
+LimitOption = Annotated[float, typer.Option("--time-limit", metavar="SECONDS", help="For the placement.", min=1)]
+ProfileOption = Annotated[
+    Path | None, typer.Option("--profile", metavar="FILE", help="Costs from a trial: the report of 'kigen run --report'.")
+]
+
+
+@app.command(epilog="Example:  kigen up rooms.cql --nodes nodes.toml --output out")
+def up(
+    app_file: AppFile,
+    nodes: NodesOption,
+    allocate: AllocateOption = Allocation.deadline,
+    time_limit: LimitOption = 60.0,
+    profile: ProfileOption = None,
+    state: StateOption = None,
+    output: OutputOption = None,
+    policy: NodePolicy = DEFAULT_POLICY,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write counts and latencies of all queries as JSON.")] = None,
+    duration: Annotated[str | None, typer.Option(metavar="T", help="Stop after this time, such as '10 s'.")] = None,
+) -> None:
+    """Place an app on nodes and start each of them as a process here, until the streams end, --duration is over, or Ctrl-C."""
+    with exit_codes():
+        from kigen.cli.nodes import NodesArguments
+        from kigen.cli.up import up_app
+
+        up_app(NodesArguments(app_file, nodes, allocate.value, time_limit, profile, state, output, policy, duration), report)
+
+
+@app.command(epilog="Example:  kigen node office rooms.cql --nodes nodes.toml --output out")
+def node(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which of the nodes this is.", show_default=False)],
+    app_file: AppFile,
+    nodes: NodesOption,
+    allocate: AllocateOption = Allocation.deadline,
+    time_limit: LimitOption = 60.0,
+    profile: ProfileOption = None,
+    state: StateOption = None,
+    output: OutputOption = None,
+    policy: NodePolicy = DEFAULT_POLICY,
+    duration: Annotated[str | None, typer.Option(metavar="T", help="Stop after this time, such as '10 s'.")] = None,
+    together: Annotated[bool, typer.Option("--together", help="Let streams begin only when 'kigen up' says so.", hidden=True)] = False,
+) -> None:
+    """Run one node of a placed app. Started again with the same --state, it goes on where it was."""
+    with exit_codes():
+        from kigen.cli.nodes import NodesArguments, node_app
+
+        node_app(name, NodesArguments(app_file, nodes, allocate.value, time_limit, profile, state, output, policy, duration), together)
+
+
+@app.command(epilog="Example:  kigen status --nodes nodes.toml")
+def status(
+    nodes: NodesOption,
+    format: Annotated[str, typer.Option(metavar="text|json", help="A table, or everything the nodes say.")] = "text",
+) -> None:
+    """Show what each node is doing: its state, what it takes from and keeps for others, its queries."""
+    with exit_codes():
+        from kigen.cli.nodes import show_status
+
+        show_status(nodes, format)
+
+
 @app.command()
 def picture(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder that --output wrote.", show_default=False)],

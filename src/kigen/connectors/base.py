@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kigen.lifetimes import StreamInput
+
 Times = npt.NDArray[np.int64]
 Position = dict[str, Any]  # JSON
 
@@ -59,6 +61,7 @@ class Rows:
     errors: list[str] = field(default_factory=list)  # the first few skipped rows, as text
     shed: pa.Table | None = None  # what SHED let go, in the same columns
     arrivals_us: Times | None = None  # live sources: when each tuple arrived; a log's tuples arrive when they are admitted
+    given: StreamInput | None = None  # what a task takes in, where the rows themselves tell how far time has come
 
 
 class Source(ABC):
@@ -94,8 +97,12 @@ class LiveSource(Source):
         """When they arrived, in order; `end` is at most `arrived_by`."""
 
     @abstractmethod
-    def complete_us(self, now_us: int) -> int:
+    def complete_us(self, now_us: int) -> int | None:
         """Every tuple that has not arrived by now has this timestamp or a later one, but for the allowed lateness."""
+
+    def progress_before(self, number: int, arrival_us: int) -> int | None:
+        """The same, for whoever has all tuples before this one, which arrived then."""
+        return arrival_us
 
     @abstractmethod
     def total(self) -> int | None:

@@ -9,12 +9,13 @@ import shutil
 import tempfile
 import time
 import uuid
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from kigen.connectors import InputError, open_sink
+from kigen.connectors import InputError, Sink, open_sink
 from kigen.engine.fingerprint import check_or_write, fingerprint
 from kigen.engine.options import RunOptions
 from kigen.engine.owner import Owner
@@ -22,6 +23,7 @@ from kigen.engine.result import Progress, QueryProgress, RunResult, report_of
 from kigen.lifetimes import EvaluationError
 from kigen.plan.nodes import App, Connector, Query
 from kigen.spark.letting_go import sink_of_shed
+from kigen.spark.link_source import Access
 from kigen.spark.pipeline import Pipeline, warm_up
 from kigen.spark.results import results_sink
 from kigen.spark.session import gist, jvm_pid, log_path
@@ -36,11 +38,20 @@ class RunFailed(RuntimeError):
     """Spark, or a fault of Kigen's, ended the run: exit code 1."""
 
 
+@dataclass(frozen=True)
+class Links:
+    """What ties a run to other nodes: where received streams are read, where sent ones go, who hears what a replay may still ask for."""
+
+    access: Access
+    sinks: dict[str, Sink]
+    on_commit: Callable[[dict[str, int]], None]
+
+
 class Run:
     """Made by `Engine.start`. Preparing needs no Spark: wrong inputs are found first, and a finished checkpoint is left as it is."""
 
-    def __init__(self, app: App, options: RunOptions) -> None:
-        self.app, self.options = app, options
+    def __init__(self, app: App, options: RunOptions, links: Links | None = None) -> None:
+        self.app, self.options, self._links = app, options, links
         self._scratch = Path(tempfile.mkdtemp(prefix="kigen-"))
         self._checkpoint = Path(options.checkpoint).absolute() if options.checkpoint else self._scratch / "checkpoint"
         self._owner = Owner(self._checkpoint)
@@ -76,20 +87,26 @@ class Run:
             partitions=options.partitions,
             inline_bytes=options.inline_bytes,
             runtime=options.runtime,
+            links=None if self._links is None else self._links.access,
         )
         self._sources = self._spec.sources(started_us=0)
         for source in self._sources.values():
             source.initial()
         self._sink = BatchSink(self._spec, self._outputs(output))
+        self._sink.on_commit = None if self._links is None else self._links.on_commit
         self._sink.open()
 
     def _outputs(self, output: str | None) -> Outputs:
         outputs: Outputs = {}
         for query in self.app.queries:
             mine = outputs.setdefault(query.name, [])
-            if output is not None:
+            if output is not None and not query.sent:
                 csv = Connector("csv", (("path", f"{query.name}.csv"),))
                 mine.append((f"{query.name} output", open_sink(csv, query.schema, query.root.is_stream, output, query.name)))
+            if query.sent:
+                assert self._links is not None, f"{query.name} goes to another node"
+                mine.append((f"{query.name} into", self._links.sinks[query.name]))
+                continue
             if query.into is not None:
                 into = open_sink(query.into, query.schema, query.root.is_stream, self.app.directory, query.name)
                 mine.append((f"{query.name} into", into))
@@ -112,7 +129,8 @@ class Run:
         """All streams have ended and every line is written."""
         return self._sink.finished
 
-    def begin(self, spark: Any) -> None:
+    def begin(self, spark: Any, ready: Callable[[], None] | None = None) -> None:
+        """`ready` is called when Spark is warm and only the streams are missing; it may wait for others."""
         self._spark = spark
         if self.finished:
             return
@@ -120,6 +138,8 @@ class Run:
         try:
             if any(source.live for source in self._sources.values()) or any(q.deadline_us is not None for q in self.app.queries):
                 warm_up(spark, self._spec)
+            if ready is not None:
+                ready()
             self._began = time.monotonic()
             self._sink.start_clock()
             self._pipeline = Pipeline(spark, self._spec, self._sink)

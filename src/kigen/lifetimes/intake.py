@@ -26,7 +26,7 @@ from kigen.lifetimes.blocks import (
     no_ints,
     take_columns,
 )
-from kigen.plan.nodes import Stream
+from kigen.plan.nodes import LINK, Stream
 from kigen.plan.types import arrow_schema
 
 
@@ -37,6 +37,8 @@ class StreamInput:
     tables: list[pa.Table] = field(default_factory=list)
     progress_us: int | None = None
     ended: bool = False
+    last_us: int | None = None  # with `ended`, of a stream from another node: the last timestamp of the streams behind it
+    steps_us: list[int] = field(default_factory=list)  # instants at which time must halt, so that others who read the same do the same
 
 
 class Intake:
@@ -47,6 +49,8 @@ class Intake:
         self._clock = BEFORE_TIME  # of a live source
         self._released = BEFORE_TIME
         self._sequence = 0
+        self._last: int | None = None  # as another node says
+        self._steps: list[int] = []
         self.ended = False
 
     def take_in(self, given: StreamInput) -> tuple[int, int]:
@@ -59,6 +63,8 @@ class Intake:
         if given.progress_us is not None:
             self._clock = max(self._clock, given.progress_us - self.stream.lateness_us)
         self.ended = self.ended or given.ended
+        self._last = given.last_us if given.last_us is not None else self._last
+        self._steps += given.steps_us
         return accepted, late
 
     def _add(self, table: pa.Table) -> tuple[int, int]:
@@ -97,11 +103,20 @@ class Intake:
         """Every tuple still to come has this timestamp or a later one."""
         if self.ended:
             return FOREVER
+        if self.stream.source.name == LINK:  # marks tell: behind the last one, what follows the end may lie here before the end is known
+            return self._clock
         return max(self._clock, self._newest - self.stream.lateness_us if self._newest != BEFORE_TIME else BEFORE_TIME)
+
+    @property
+    def next_event(self) -> int:
+        """Of what has been taken in and is still ahead: the earliest. A stream's tuples all lie before its end."""
+        return FOREVER
 
     @property
     def last(self) -> int | None:
         """The last timestamp so far."""
+        if self._last is not None:
+            return self._last
         return None if self._newest == BEFORE_TIME else self._newest
 
     def release(self, now: int) -> StreamBlock:
@@ -135,11 +150,13 @@ class Intake:
         return concat_columns([c for c, _ in parts]), concat_ints([t for _, t in parts])
 
     def milestones(self, size: int) -> list[int]:
-        """Instants that cut what waits into pieces of at most about `size` tuples, and where one part of the log follows another."""
+        """Instants that cut what waits into pieces of at most about `size` tuples, and where one part of the log follows another; and
+        those at which time must halt."""
+        asked = self._steps = [at for at in self._steps if at > self._released]
         if self.held <= 2 * size:
-            return []
+            return asked
         self._put_in_order()
-        return [int(t) for _, ts in self._parts for t in ts[::size]]
+        return asked + [int(t) for _, ts in self._parts for t in ts[::size]]
 
     @property
     def held(self) -> int:
@@ -155,9 +172,12 @@ class Intake:
             "released": self._released,
             "sequence": self._sequence,
             "ended": self.ended,
+            "last": self._last,
+            "steps": list(self._steps),
         }
 
     def load(self, state: State) -> None:
         self._parts = [(state["columns"], state["ts"])] if len(state["ts"]) else []
         self._newest, self._clock, self._released = state["newest"], state["clock"], state["released"]
         self._sequence, self.ended = state["sequence"], state["ended"]
+        self._last, self._steps = state["last"], list(state["steps"])

@@ -21,7 +21,7 @@ class Lines:
         self._waiting = Waiting(query.schema)
         self.finished = False
 
-    def step(self, message: Message) -> pa.Table | None:
+    def step(self, message: Message, now: int | None) -> pa.Table | None:
         if isinstance(message, StreamBlock):
             return _table(message.columns, {"_at": pa.array(message.at)}) if len(message) else None
         block: Block = message.as_block() if self._signed else message
@@ -32,7 +32,7 @@ class Lines:
             block = block.filter(~waits)
         return self._lines(Chunk.concat([filled, chunk_of(block)], self._schema))
 
-    def finish(self, known: Fills) -> pa.Table | None:
+    def finish(self, known: Fills, last: int | None) -> pa.Table | None:
         """The end of the query: what still lives. `known` are deaths ahead that are settled already (negative-tuple method)."""
         self.finished = True
         settled = self._waiting.fill(known)

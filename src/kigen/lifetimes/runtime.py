@@ -23,16 +23,19 @@ from kigen.lifetimes.lines import Lines
 from kigen.lifetimes.needed import needed_columns
 from kigen.lifetimes.negatives import Negatives
 from kigen.lifetimes.operator import Message, Operator
+from kigen.lifetimes.received import ReceivedIntake
 from kigen.lifetimes.select import FilterOperator, ProjectOperator, UnionOperator
+from kigen.lifetimes.sent import END_OF_TIME, SentRows
 from kigen.lifetimes.shared_join import SharedJoinOperator
 from kigen.lifetimes.streams import ToStreamOperator
 from kigen.lifetimes.windows import WindowOperator, make_window
-from kigen.plan.nodes import Aggregate, App, Filter, Join, Node, Project, Query, Scan, ToStream, UnionAll, Window
+from kigen.plan.nodes import Aggregate, App, Filter, Join, Node, Project, Query, Received, Scan, ToStream, UnionAll, Window
 from kigen.plan.shared_join import JoinShare, SharedJoin
 from kigen.plan.tasks import Task
 
 Give = Callable[[str, pa.Table], None]  # a query's lines
 DT, NT = "dt", "nt"
+RUN_OUT_STEPS = 2_000
 STEP_TUPLES = 1 << 17  # of a stream in one advance: larger arrays cost more a tuple, in page faults and cache misses
 
 
@@ -51,14 +54,17 @@ class TaskRuntime:
         if mode not in (DT, NT):
             raise ValueError(f"lifetime method {mode!r}; write 'dt' or 'nt'")
         self.task, self._signed = task, mode == NT
-        self._intakes = {name: Intake(app.stream(name)) for name in task.streams}
         self._nodes = list(dict.fromkeys(n for query in task.queries for n in query.root.walk()))
+        relations = {n.stream for n in self._nodes if isinstance(n, Received)}
+        self._intakes = {s: ReceivedIntake(app.stream(s)) if s in relations else Intake(app.stream(s)) for s in task.streams}
+        if self._signed and (relations or any(q.sent for q in task.queries)):
+            raise ValueError("between nodes tuples carry lifetimes: the method must be 'dt'")
         self._place = {node: i for i, node in enumerate(self._nodes)}
         self._children = [[self._place[child] for child in node.children] for node in self._nodes]
         self._roots = {q.name: self._place[q.root] for q in task.queries}
         self._needed = needed_columns(self._nodes, task.queries)
-        self._operators = [self._make(node, i + 1) for i, node in enumerate(self._nodes)]
-        self._lines = {q.name: Lines(q, self._signed) for q in task.queries}
+        self._operators = [self._make(node, task.first_number + i + 1) for i, node in enumerate(self._nodes)]
+        self._lines = {q.name: SentRows(q) if q.sent else Lines(q, self._signed) for q in task.queries}
         self._streams = {q.name: q.streams for q in task.queries}
         self._now = BEFORE_TIME
 
@@ -101,10 +107,12 @@ class TaskRuntime:
         give = give or (lambda name, table: outputs.setdefault(name, []).append(table))
         target = min(intake.progress for intake in self._intakes.values())
         for stop, ending in self._stops(target):
-            if stop > self._now:
+            if stop == END_OF_TIME:
+                self._run_out(give)
+            elif stop > self._now:
                 self._advance(stop, give)
             for query in ending:
-                rest = self._lines[query.name].finish(self._known_ends(query))
+                rest = self._lines[query.name].finish(self._known_ends(query), self._last(query))
                 if rest is not None:
                     give(query.name, rest)
         result.outputs = {name: pa.concat_tables(tables) for name, tables in outputs.items()}
@@ -121,8 +129,11 @@ class TaskRuntime:
             intakes = [self._intakes[s] for s in self._streams[query.name]]
             if self._lines[query.name].finished or not all(i.ended for i in intakes):
                 continue
-            last = max((i.last for i in intakes if i.last is not None), default=None)
+            last = self._last(query)
             stop = self._now if last is None else last + 1
+            if query.sent and self._runs_out(query) and stop <= target:
+                ends.setdefault(stop, [])
+                stop = END_OF_TIME
             if stop <= target:
                 ends.setdefault(stop, []).append(query)
         final = max(ends, default=self._now) if target == FOREVER else target
@@ -134,7 +145,26 @@ class TaskRuntime:
             ends.setdefault(target, [])
         return sorted(ends.items())
 
-    def _advance(self, now: int, give: Give) -> None:
+    def _last(self, query: Query) -> int | None:
+        """The last timestamp of its streams: where it ends."""
+        return max((at for s in self._streams[query.name] if (at := self._intakes[s].last) is not None), default=None)
+
+    def _run_out(self, give: Give) -> None:
+        """From event to event, so that no death is told before it happens, as it would not be if tuples still arrived; but not without
+        end: beyond many events, the rest at once (a line's death may then be known at the very end where it would be left open)."""
+        for _ in range(RUN_OUT_STEPS):
+            due = min((op.next_event for op in self._operators), default=FOREVER)
+            if due >= END_OF_TIME:
+                break
+            self._advance(max(due, self._now) + 1, give, marked=False)
+        self._advance(END_OF_TIME, give, marked=False)
+
+    def _runs_out(self, query: Query) -> bool:
+        """Whoever receives a query's rows may go on beyond its last timestamp: it is told all that is still to happen, which is
+        finite unless something happens at every multiple of a span."""
+        return not any(isinstance(n, ToStream) and n.every_us is not None for n in query.root.walk())
+
+    def _advance(self, now: int, give: Give, marked: bool = True) -> None:
         messages: list[Message] = []
         for children, operator in zip(self._children, self._operators, strict=True):
             if isinstance(operator, Intake):
@@ -150,7 +180,7 @@ class TaskRuntime:
         self._now = now
         for query in self.task.queries:
             lines = self._lines[query.name]
-            table = None if lines.finished else lines.step(messages[self._roots[query.name]])
+            table = None if lines.finished else lines.step(messages[self._roots[query.name]], now if marked else None)
             if table is not None:
                 give(query.name, table)
 

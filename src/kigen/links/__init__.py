@@ -24,6 +24,7 @@ from kigen.links.errors import (
 from kigen.links.queue import MAIN, Appended, Queue
 from kigen.links.reading import Reading
 from kigen.links.record import ENDED, NO_PROGRESS
+from kigen.links.relay import Relay
 from kigen.links.server import LinkServer
 from kigen.links.settings import QueueSettings
 from kigen.links.writer import LinkWriter
@@ -54,6 +55,7 @@ __all__ = [
     "QueueSettings",
     "Reading",
     "Received",
+    "Relay",
     "SchemaMismatch",
     "Security",
     "SequenceGap",

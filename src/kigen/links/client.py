@@ -65,6 +65,10 @@ class Link:
         """Names of the streams there, and the server's counters."""
         return self.connection.call("streams")
 
+    def about(self) -> dict[str, Any]:
+        """What the server's owner says of itself."""
+        return self.connection.call("about")
+
     def status(self, stream: str) -> dict[str, Any]:
         return self.connection.call("status", stream=stream)
 

@@ -48,6 +48,7 @@ _NAMED: Spec = {"stream": (_TEXT, REQUIRED), "epoch": (_MAYBE_INT, None)}
 ACTIONS: dict[str, Spec] = {
     "hello": {"version": (_INT, REQUIRED)},
     "streams": {},
+    "about": {},
     "leave": {"call": (_TEXT, REQUIRED)},
     "status": {"stream": (_TEXT, REQUIRED)},
     "open_producer": {**_NAMED, "name": (_TEXT, REQUIRED), "counts": (_TEXT, "tuples"), "at": (_MAYBE_INT, None)},

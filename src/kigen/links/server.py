@@ -12,7 +12,7 @@ import hmac
 import json
 import threading
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -34,11 +34,19 @@ _EMPTY_BATCH = pa.RecordBatch.from_arrays([], schema=EMPTY_SCHEMA)
 class LinkServer:
     """Serves the queues it is given from the moment it exists. Closing it leaves the queues open: they belong to the caller."""
 
-    def __init__(self, queues: Iterable[Queue] = (), address: str = "127.0.0.1:0", security: Security | None = None) -> None:
+    def __init__(
+        self,
+        queues: Iterable[Queue] = (),
+        address: str = "127.0.0.1:0",
+        security: Security | None = None,
+        about: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
+        """`about`: what whoever serves has to say of itself (JSON)."""
         security = security or Security()
         where = Address.parse(address)
         tls = may_serve(where, security)
         self.queues: dict[str, Queue] = {q.name: q for q in queues}
+        self.about = about
         self.counters = Counters()  # sent to each reader and taken from each producer, as "stream/name"
         self.closing = threading.Event()
         try:
@@ -98,6 +106,8 @@ class _Service(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow counts as 
             if how["version"] != VERSION:
                 raise BadRequest(f"the client speaks version {how['version']}, this server {VERSION}: both must run the same Kigen")
             return {"version": VERSION, "you": context.peer()}
+        if kind == "about":
+            return self._server.about()
         if kind == "streams":
             return {"streams": sorted(self._server.queues), "counters": self._server.counters.to_json()}
         if kind == "leave":

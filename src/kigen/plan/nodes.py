@@ -105,6 +105,15 @@ class Scan(Node):
 
 
 @dataclass(frozen=True)
+class Received(Scan):
+    """A relation that another node computes: `stream` names the link it comes by. Its tuples carry lifetimes already."""
+
+    @property
+    def is_stream(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
 class _Unary(Node):
     child: Node
 
@@ -170,7 +179,7 @@ class Aggregate(Node):
     child: Node
     keys: tuple[int, ...]
     aggs: tuple[Agg, ...]
-    presence: tuple[Window, ...] = ()
+    presence: tuple[Node, ...] = ()  # windows, or what is received of them
 
     @property
     def children(self) -> tuple[Node, ...]:
@@ -239,6 +248,9 @@ class ToStream(_Unary):
         return True
 
 
+LINK = "link"  # the connector of what travels between nodes; app files cannot name it
+
+
 # --- what an app file declares ---------------------------------------------------------------------------------------
 
 
@@ -280,10 +292,22 @@ class Query:
     firm: bool = False
     cost_us: int | None = None
     into: Connector | None = None
+    level: int = 0  # of a node's own queries: how many links lie below it at most
 
     @property
     def schema(self) -> Schema:
         return self.root.schema
+
+    @property
+    def apart(self) -> tuple[int | None, int]:
+        """Queries that differ in this share nothing: one with a FIRM deadline may miss tuples that others hold; and a task in which a
+        query of a higher level waits for what another node makes of a lower one's results would wait for itself."""
+        return self.deadline_us if self.firm else None, self.level
+
+    @property
+    def sent(self) -> bool:
+        """Its results go to another node, as rows of a queue (kigen.lifetimes.sent), not as lines."""
+        return self.into is not None and self.into.name == LINK
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -295,6 +319,7 @@ class App:
     streams: tuple[Stream, ...]
     queries: tuple[Query, ...]
     directory: str = "."  # of the app file: relative paths start there
+    first_number: int = 0  # of operators: nodes that exchange tuples number theirs apart, so that holders cannot be mixed up
     sharing: bool = True  # of joins that differ in their windows; off only to measure what it brings
 
     def stream(self, name: str) -> Stream:

@@ -27,8 +27,7 @@ Step = Filter | Project
 def share_joins(queries: tuple[Query, ...]) -> tuple[Query, ...]:
     """The same queries; where their plans hold joins of one family, over shares of one join. Queries with a FIRM deadline may miss tuples
     that others hold: they share among themselves, deadline by deadline."""
-    firm = {q.name: q.deadline_us if q.firm else None for q in queries}
-    shared = {q.name: q for us in set(firm.values()) for q in _share([q for q in queries if firm[q.name] == us])}
+    shared = {q.name: q for apart in {q.apart for q in queries} for q in _share([q for q in queries if q.apart == apart])}
     return tuple(shared[query.name] for query in queries)
 
 

@@ -17,6 +17,7 @@ from kigen.plan.sharing import share_joins
 class Task:
     name: str
     queries: tuple[Query, ...]
+    first_number: int = 0  # the operators' numbers begin behind it
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -34,7 +35,7 @@ def extract_tasks(app: App) -> tuple[Task, ...]:
         nodes = {n for n in query.root.walk() if not isinstance(n, Scan)}
         members, held, apart = [query], set(nodes), []
         for group in groups:
-            if group[1] & nodes and _firm_us(group[0][0]) == _firm_us(query):
+            if group[1] & nodes and group[0][0].apart == query.apart:
                 members = group[0] + members
                 held |= group[1]
             else:
@@ -43,8 +44,9 @@ def extract_tasks(app: App) -> tuple[Task, ...]:
     order = {q.name: i for i, q in enumerate(app.queries)}
     ordered = [sorted(g[0], key=lambda q: order[q.name]) for g in groups]
     ordered.sort(key=lambda g: order[g[0].name])
-    return tuple(Task(f"task{i}", tuple(g)) for i, g in enumerate(ordered))
-
-
-def _firm_us(query: Query) -> int | None:
-    return query.deadline_us if query.firm else None
+    tasks, number = [], app.first_number
+    for i, queries in enumerate(ordered):
+        tasks.append(Task(f"task{i}", tuple(queries), number))
+        if app.first_number:  # alone, a task's numbers need to differ within it only
+            number += len({n for query in queries for n in query.root.walk()})
+    return tuple(tasks)

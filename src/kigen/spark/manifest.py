@@ -55,6 +55,14 @@ class Manifest:
         self.references.append((seq, ranges))
         self.weight += rows + STEP_WEIGHT
 
+    def oldest(self, ranges: list[dict[str, Any]]) -> dict[str, int]:
+        """Of each stream that is read by number: the first tuple that a replay of the next step, with these ranges, would ask for."""
+        found: dict[str, int] = {}
+        for piece in [*(piece for _, before in self.references for piece in before), *ranges]:
+            if "index" in piece["start"]:
+                found.setdefault(piece["stream"], int(piece["start"]["index"]))
+        return found
+
     def wants_snapshot(self, tuples_held: int) -> bool:
         return self.weight > max(REPLAYED * tuples_held, LEAST_WEIGHT)
 

@@ -20,7 +20,9 @@ import pandas as pd
 
 from kigen.connectors import InputError, Range, Rows
 from kigen.lifetimes import EvaluationError, StreamInput
+from kigen.lifetimes.runtime import Give
 from kigen.spark import blocks, faults
+from kigen.spark.arrived import Arrived
 from kigen.spark.blocks import Spool
 from kigen.spark.experiments import burn
 from kigen.spark.letting_go import let_go, sink_of_shed
@@ -91,8 +93,9 @@ def _step(
     encoders: Encoders | None,
 ) -> Iterator[Out]:
     read, outbox = reading.ranges(payload["ranges"]), Outbox(Spool(spec.checkpoint), encoders, spec.inline_bytes)
+    kept = manifest.oldest(payload["ranges"])
     try:
-        result = kernel.step(_inputs(read), outbox.give)
+        result = kernel.step(_inputs(read), _giving(spec, outbox, read, payload["admitted_us"]))
     except BaseException:
         outbox.abandon()
         raise
@@ -113,16 +116,33 @@ def _step(
         "shed": shed,
         "done_us": time.time_ns() // 1000,
         "arrivals": _arrivals(read, payload["admitted_us"]),
+        "kept": kept,
     }
     yield task, seq, None, "step", None, json.dumps(note)
+
+
+def _giving(spec: RunSpec, outbox: Outbox, read: list[tuple[Range, Rows]], admitted_us: int) -> Give:
+    """Where the kernel's results go. Rows for another node are told when the tuples behind them arrived."""
+    sent = {query.name for query in spec.app.queries if query.sent}
+    if not sent:
+        return outbox.give
+    arrived = Arrived(read, admitted_us)
+    return lambda query, table: outbox.give(query, arrived.stamped(table) if query in sent else table)
 
 
 def _inputs(read: list[tuple[Range, Rows]]) -> dict[str, StreamInput]:
     inputs: dict[str, StreamInput] = {}
     for piece, rows in read:
         given = inputs.setdefault(piece.stream, StreamInput(tables=[], progress_us=None, ended=False))
-        given.tables.append(rows.table)
-        given.progress_us, given.ended = piece.progress_us, piece.ended
+        if rows.given is None:
+            given.tables.append(rows.table)
+            given.progress_us, given.ended = piece.progress_us, piece.ended
+            continue
+        given.tables += rows.given.tables
+        given.steps_us += rows.given.steps_us
+        given.progress_us = given.progress_us if rows.given.progress_us is None else rows.given.progress_us
+        given.ended = given.ended or rows.given.ended or piece.ended
+        given.last_us = given.last_us if rows.given.last_us is None else rows.given.last_us
     return inputs
 
 

@@ -38,7 +38,7 @@ class Arrivals:
         cut = end - self.known == at_most and at_most > 0
         self.known = end
         if cut:  # there may be more: only up to the last one looked at is all known
-            self.complete_us = int(self.source.arrivals_us(end - 1, end)[0])
+            self.complete_us = self.source.progress_before(end - 1, int(self.source.arrivals_us(end - 1, end)[0]))
         else:
             self.complete_us = self.source.complete_us(now_us if self._shedding is None else settled_us + 1)
         if len(numbers):
@@ -60,7 +60,9 @@ class Arrivals:
 
     def progress_us(self, place: int) -> int | None:
         """Up to when a task that goes on at this place knows the stream."""
-        return int(self.times[place]) if place < len(self.times) else self.complete_us
+        if place < len(self.times):
+            return self.source.progress_before(int(self.numbers[place]), int(self.times[place]))
+        return self.complete_us
 
     def ended(self, cursor: int) -> bool:
         return cursor == self.source.total()

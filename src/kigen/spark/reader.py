@@ -68,7 +68,10 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._scheduling is None:
             sources = {n: s for n, s in self._open(start["started_us"]).items() if isinstance(s, LiveSource) and s.live}
             spec, costs = self._spec, Path(self._spec.checkpoint) / "costs.json"
-            self._scheduling = Scheduling(spec.app, spec.tasks, sources, queues, (spec.policy, spec.settings), spec.largest_rows, costs)
+            tick = None if spec.links is None else spec.tick_us
+            self._scheduling = Scheduling(
+                spec.app, spec.tasks, sources, queues, (spec.policy, spec.settings), spec.largest_rows, costs, tick
+            )
         committed = self._scratch.committed()
         self._scheduling.completed(start["seq"], now_us, committed)
         return queues, self._scheduling.next(start["seq"] + 1, now_us, queues, committed, closing)

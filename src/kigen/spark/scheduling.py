@@ -47,12 +47,15 @@ class Scheduling:
         policy: tuple[str, Settings],
         at_most: int,
         costs: Path | None = None,
+        tick_us: int | None = None,
     ) -> None:
         self._tasks = [task for task in tasks if task.name in queues]
         self._lateness_us = {stream.name: stream.lateness_us for stream in app.streams}
         name, settings = policy
         self.policy: Policy = make_policy(name, [scheduled(task) for task in self._tasks], settings)
         self._costs_file, self._at_most = costs, at_most
+        self._tick_us = tick_us
+        self._tells = {task.name for task in self._tasks if any(query.sent for query in task.queries)}
         if costs is not None and costs.exists():
             self._cost_model.restore(json.loads(costs.read_bytes()))
         self._readers = {s: [i for i, t in enumerate(self._tasks) if s in queues[t.name]] for s in sources}
@@ -155,16 +158,21 @@ class Scheduling:
         """A task that gets no tuples runs all the same when a known death has passed, or when its streams have ended."""
         name = self._tasks[index].name
         event_us, ending = committed.next_events_us.get(name), self._closed_at_us is not None or not ended.isdisjoint(queues[name])
-        if event_us is None and not ending:
+        tells = self._tick_us is not None and name in self._tells
+        if event_us is None and not ending and not tells:
             return False
         queue = TaskQueue(queues[name], self._arrivals)
         if queue.over:
             return False
         if ending and len(queue) == self._shed[index] and (self._closed_at_us is not None or queue.at_end()):
             return True
-        if event_us is None:
+        if event_us is None and not tells:
             return False
         reaches, reached = queue.reaches_us(self._lateness_us), queue.reached_us(self._lateness_us)
+        if tells and reaches is not None and (reached is None or reaches - reached >= (self._tick_us or 0)):
+            return True  # others wait for this task's time
+        if event_us is None:
+            return False
         return reaches is not None and reaches >= event_us and (reached is None or reached < event_us)
 
     def report(self) -> dict[str, Any]:

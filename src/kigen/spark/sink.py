@@ -10,6 +10,7 @@ import json
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,8 @@ class BatchSink:
         self.lock = threading.Lock()
         self._pool = ThreadPoolExecutor(_DURABLE_AT_ONCE, thread_name_prefix="kigen-sink")
         self.error: Exception | None = None
+        self.on_commit: Callable[[dict[str, int]], None] | None = None  # of each stream read by number: what a replay may still ask for
+        self._kept: dict[str, dict[str, int]] = {}
         self.commits: deque[tuple[float, int]] = deque(maxlen=10_000)  # monotonic time, tuples in so far: for measurements
         last = self._log.last()
         self.record = last or Record(-1, {}, Metrics.fresh(spec.app).to_json())
@@ -150,6 +153,18 @@ class BatchSink:
         self._log.append(self.record)
         self.commits.append((time.monotonic(), max((m.arrived for m in self.metrics.queries.values()), default=0)))
         self._collect(named)
+        self._kept |= {task: note["kept"] for task, note in notes if note["kept"]}
+        if self.on_commit is not None:
+            self.on_commit(self._oldest())
+
+    def _oldest(self) -> dict[str, int]:
+        """Of streams that all their tasks have read of since the start: what no replay of any of them goes back behind."""
+        readers: dict[str, list[str]] = {}
+        for task in self._spec.tasks:
+            for stream in task.streams:
+                readers.setdefault(stream, []).append(task.name)
+        known = {s: tasks for s, tasks in readers.items() if all(s in self._kept.get(t, {}) for t in tasks)}
+        return {s: min(self._kept[t][s] for t in tasks) for s, tasks in known.items()}
 
     def _marks(self) -> dict[str, Any]:
         """Make every output durable, several at once: most of the time goes to waiting for the disk."""

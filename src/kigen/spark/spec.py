@@ -13,10 +13,11 @@ from functools import cached_property
 from typing import Any
 
 from kigen.connectors import Source, open_source
-from kigen.plan.nodes import App
+from kigen.plan.nodes import LINK, App
 from kigen.plan.tasks import Task, extract_tasks
 from kigen.schedule import DEFAULT_POLICY, Settings
 from kigen.spark.buckets import bucket_of
+from kigen.spark.link_source import Access, LinkSource
 
 BATCH_ROWS = 500_000
 INLINE_BYTES = 64 << 10  # a kernel snapshot up to this size lies in the state itself, a larger one in a file
@@ -35,6 +36,8 @@ class RunSpec:
     batch_rows: int = BATCH_ROWS
     partitions: int | None = None  # None: one a core, as far as there are tasks
     inline_bytes: int = INLINE_BYTES
+    links: Access | None = None  # how streams from other nodes are read; with it, time is told to others at least so often:
+    tick_us: int = 250_000
     warm_up: bool = False  # one batch without input, for nothing but to have everything started
     runtime: str = "kigen.lifetimes:TaskRuntime"  # module:class, so that tests can put another in its place
 
@@ -66,6 +69,10 @@ class RunSpec:
 
     def source(self, stream: str, started_us: int) -> Source:
         """`started_us` is when the first run on the checkpoint began, as its offsets say: live sources count from it."""
+        declared = self.app.stream(stream)
+        if declared.source.name == LINK:
+            assert self.links is not None, "a stream from another node needs its node's server"
+            return LinkSource(declared, self.links)
         return open_source(self.app.stream(stream), self.app.directory, self.draining, started_us)
 
     def sources(self, started_us: int) -> dict[str, Source]:

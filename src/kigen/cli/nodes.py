@@ -1,0 +1,184 @@
+"""`kigen node` and `kigen status`: one node of a placed app, and what all of them say of themselves."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from kigen.cli.exits import AppNotFound
+from kigen.cli.loading import load
+from kigen.cli.placement import load_nodes, load_profile, place
+from kigen.cli.run import interruptible, spark_log, take_signals
+from kigen.connectors.options import duration_us
+from kigen.engine import Engine
+from kigen.engine.node import NodeOptions, NodeRun, security_of
+from kigen.links import Link, LinkError, Patience
+from kigen.placement.cutting import Part, cut
+from kigen.placement.from_plan import from_plan
+from kigen.placement.nodes_file import NodesFile, NodesFileError
+from kigen.placement.nodes_values import suggest
+from kigen.placement.result import Placement
+from kigen.placement.stored import fingerprint, from_json, to_json
+from kigen.spark.scratch import replace
+
+_POLL_S = 0.05
+_ASK = Patience(patience_s=0.0, call_s=1.0)
+PLACEMENT, REPORT, GO = "placement.json", "report.json", "go"
+
+
+@dataclass(frozen=True)
+class NodesArguments:
+    app_file: Path
+    nodes_file: Path
+    allocate: str
+    time_limit_s: float
+    profile: Path | None
+    state: Path | None
+    output: Path | None
+    policy: str
+    duration: str | None
+
+    @property
+    def state_dir(self) -> Path:
+        return (self.state or self.nodes_file.with_suffix(".state")).absolute()
+
+    @property
+    def duration_s(self) -> float | None:
+        return None if self.duration is None else duration_us("kigen", "--duration", self.duration) / 1e6
+
+
+def placed_parts(arguments: NodesArguments) -> tuple[NodesFile, Placement, dict[str, Part]]:
+    """What every node does. The placement is decided once and kept in the state directory: all nodes, and restarts, work by the same."""
+    app, nodes = load(arguments.app_file), load_nodes(arguments.nodes_file)
+    profile = load_profile(arguments.profile)
+    planned = from_plan(app, nodes, profile)
+    of, file = fingerprint(planned, nodes, arguments.allocate), arguments.state_dir / PLACEMENT
+    if file.exists():
+        placed = from_json(json.loads(file.read_text(encoding="utf-8")), of, str(file))
+    else:
+        placed = place(app, nodes, profile, arguments.allocate, arguments.time_limit_s)[1]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace(file, json.dumps(to_json(placed, of), indent=1).encode(), durable=True)
+    return nodes, placed, cut(app, nodes, planned, placed)
+
+
+def node_app(name: str, arguments: NodesArguments, together: bool) -> None:
+    nodes, _, parts = placed_parts(arguments)
+    if name not in parts:
+        raise NodesFileError(nodes.file, (f"there is no node '{name}'; {suggest(name, tuple(parts), 'the nodes are')}",))
+    part = parts[name]
+    for line in describe(part):
+        sys.stderr.write(line + "\n")
+    output = None if arguments.output is None else str(arguments.output)
+    options = NodeOptions(arguments.state_dir, output, arguments.policy, arguments.duration_s)
+    engine = Engine()
+    with spark_log(), interruptible() as stopped:
+        node = NodeRun(part, nodes, options)
+        try:
+            _run(engine, node, stopped, arguments.state_dir / GO if together else None)
+        finally:
+            report = node.stop()
+            engine.close()
+    if report is not None:
+        (arguments.state_dir / name / REPORT).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    sys.stderr.write(f"node {name}: {'done' if node.finished else 'stopped before the end; the same command goes on from here'}\n")
+
+
+def _run(engine: Engine, node: NodeRun, stopped: threading.Event, go: Path | None) -> None:
+    def ready() -> None:
+        while go is not None and not go.exists() and not stopped.wait(_POLL_S):
+            pass
+
+    needs_spark = node.run is not None and not node.run.finished
+    spark = engine.spark if needs_spark else None
+    take_signals(stopped)
+    if stopped.is_set():
+        return
+    node.begin(spark, ready)
+    while node.active and not stopped.wait(_POLL_S):
+        pass
+
+
+def describe(part: Part) -> list[str]:
+    """What a node does, in a few lines."""
+    wanted = [q.name for q in part.app.queries if not q.sent]
+    lines = [f"node {part.node}: " + (f"gives {', '.join(wanted)}" if wanted else "gives nothing itself")]
+    for name, before in part.received.items():
+        lines.append(f"  takes {name} from {before}" + ("" if name in part.used else " and hands it on"))
+    lines += [f"  sends {name} to {', '.join(readers)}" for name, readers in part.readers.items()]
+    return lines
+
+
+# --- status ------------------------------------------------------------------------------------------------------------
+
+
+def ask(nodes: NodesFile, name: str) -> dict[str, Any] | None:
+    """What a node says; None if it does not answer."""
+    entry = nodes.entry(name)
+    link = Link(f"{entry.host}:{entry.port}", security_of(nodes, name), _ASK)
+    try:
+        return link.about()
+    except LinkError:
+        return None
+    finally:
+        link.close()
+
+
+def show_status(nodes_file: Path, format: str) -> None:
+    if format not in ("text", "json"):
+        raise AppNotFound(f"--format {format}: text or json is required")
+    nodes = load_nodes(nodes_file)
+    told = {entry.name: ask(nodes, entry.name) for entry in nodes.nodes}
+    if format == "json":
+        sys.stdout.write(json.dumps(told, indent=2) + "\n")
+        return
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=140)
+    console.print(nodes_table(told))
+    console.print(queues_table(told))
+
+
+def nodes_table(told: dict[str, dict[str, Any] | None]) -> Table:
+    table = Table(box=SIMPLE_HEAD)
+    for name in ("node", "state", "query", "tuples", "lines", "waiting", "p95 ms", "deadline ms", "SDMR %"):
+        table.add_column(name, justify="left" if name in ("node", "state", "query") else "right")
+    for name, about in told.items():
+        if about is None:
+            table.add_row(name, "does not answer", *["-"] * 7)
+            continue
+        queries = {q: v for q, v in about["queries"].items() if not v["sent"]} or {"-": None}
+        for i, (query, v) in enumerate(queries.items()):
+            first = (name, about["state"]) if i == 0 else ("", "")
+            table.add_row(*first, query, *(["-"] * 6 if v is None else _numbers(v)))
+    return table
+
+
+def _numbers(query: dict[str, Any]) -> list[str]:
+    sdmr = "-" if query["deadline_ms"] is None else f"{100 * query['sdmr']:.2f}"
+    shown = [query["arrived"], query["out"], query["waiting"], query["p95_ms"], query["deadline_ms"]]
+    return [*("-" if value is None else f"{value:,.0f}" for value in shown), sdmr]
+
+
+def queues_table(told: dict[str, dict[str, Any] | None]) -> Table:
+    table = Table(box=SIMPLE_HEAD)
+    for name in ("node", "stream", "comes from", "rows", "kept", "kept KB", "not yet done with"):
+        table.add_column(name, justify="right" if name in ("rows", "kept", "kept KB") else "left")
+    for name, about in told.items():
+        for stream, queue in ({} if about is None else about["queues"]).items():
+            assert about is not None
+            source = about["from"].get(stream)
+            origin = "here" if source is None else source["node"] + ("" if source["connected"] else " (not connected)")
+            behind = ", ".join(f"{reader}: {lag:,}" for reader, lag in queue["lag"].items() if lag) or "-"
+            table.add_row(
+                name, stream, origin, f"{queue['end']:,}", f"{queue['kept_tuples']:,}", f"{queue['kept_bytes'] / 1000:,.0f}", behind
+            )
+    return table

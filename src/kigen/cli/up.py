@@ -1,0 +1,170 @@
+"""`kigen up`: every node of a placed app as a process here. Shows what they do, starts a killed one again, ends all in good order.
+
+Invariant: when it returns, none of its processes is left. A node that was killed is started again and goes on from its files; one that
+failed of itself ends them all, with what it said last.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+
+from kigen.cli.display import closing_table
+from kigen.cli.nodes import GO, REPORT, NodesArguments, ask, describe, nodes_table, placed_parts, queues_table
+from kigen.cli.run import interruptible
+from kigen.placement.cutting import parts_used
+from kigen.placement.nodes_file import NodesFile
+
+_POLL_S = 0.5
+_PLAIN_EVERY_S = 5.0
+_ENDING_S = 60.0
+
+
+class NodeFailed(RuntimeError):
+    """A node ended with an error: exit code 1."""
+
+
+def up_app(arguments: NodesArguments, report: Path | None) -> None:
+    nodes, placed, parts = placed_parts(arguments)
+    for note in placed.notes:
+        sys.stderr.write(f"warning: {note}\n")
+    used = parts_used(parts)
+    for name in used:
+        sys.stderr.write("\n".join(describe(parts[name])) + "\n")
+    sys.stderr.write(f"state: {arguments.state_dir}\n")
+    wanted = {q.name: name for name in used for q in parts[name].app.queries if not q.sent}
+    with interruptible() as stopped, Processes(arguments, used) as processes:
+        display = _Display(nodes, used)
+        with display:
+            finished = processes.run(stopped, display.show)
+    merged = merge_reports(arguments.state_dir, wanted)
+    if report is not None:
+        report.parent.mkdir(parents=True, exist_ok=True)
+        report.write_text(json.dumps(merged, indent=2) + "\n", encoding="utf-8")
+    if merged["queries"]:
+        closing_table(merged, {})
+    if not finished:
+        sys.stderr.write(f"stopped before the end; the same command goes on from {arguments.state_dir}\n")
+
+
+class Processes:
+    def __init__(self, arguments: NodesArguments, names: list[str]) -> None:
+        self._arguments, self._names = arguments, names
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._go = arguments.state_dir / GO
+
+    def __enter__(self) -> Processes:
+        self._go.unlink(missing_ok=True)
+        for name in self._names:
+            self._start(name)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._running.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        until = time.monotonic() + _ENDING_S
+        for process in self._running.values():
+            try:
+                process.wait(max(0.1, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def run(self, stopped: threading.Event, show: Any) -> bool:
+        """Until all nodes are done (True), or an end is asked for."""
+        while self._running:
+            if stopped.wait(_POLL_S):
+                return False
+            for name, process in list(self._running.items()):
+                code = process.poll()
+                if code is None:
+                    continue
+                del self._running[name]
+                if code < 0:
+                    sys.stderr.write(f"node {name} was killed ({signal.Signals(-code).name}); starting it again\n")
+                    self._start(name)
+                elif code:
+                    raise NodeFailed(f"node {name} ended with code {code}: {self._last_words(name)}")
+            told = show(self._running)
+            if not self._go.exists() and all(about is not None and about["state"] != "starting" for about in told.values()):
+                self._go.touch()
+        return True
+
+    def _start(self, name: str) -> None:
+        a = self._arguments
+        command = [sys.executable, "-m", "kigen.cli.main", "node", name, str(a.app_file), "--nodes", str(a.nodes_file), "--together"]
+        command += ["--state", str(a.state_dir), "--policy", a.policy, "--allocate", a.allocate, "--time-limit", str(a.time_limit_s)]
+        for option, value in (("--profile", a.profile), ("--output", a.output), ("--duration", a.duration)):
+            command += [] if value is None else [option, str(value)]
+        log = self._log(name)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with open(log, "ab") as file:  # a session of its own: Ctrl-C reaches this process only, which then ends them in order
+            self._running[name] = subprocess.Popen(command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def _log(self, name: str) -> Path:
+        return self._arguments.state_dir / name / "log"
+
+    def _last_words(self, name: str) -> str:
+        lines = self._log(name).read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(lines[-5:]) or f"it said nothing (log: {self._log(name)})"
+
+
+def merge_reports(state: Path, wanted: dict[str, str]) -> dict[str, Any]:
+    """Of each query the report of the node where it is wanted; of the whole, the node that took longest. Latencies are end to end."""
+    found = {}
+    for name in dict.fromkeys(wanted.values()):
+        file = state / name / REPORT
+        if file.exists():
+            found[name] = json.loads(file.read_text(encoding="utf-8"))
+    slowest: dict[str, Any] = max(found.values(), key=lambda r: r["wall_s"], default={})
+    whole = {key: slowest.get(key) for key in ("policy", "lifetime", "wall_s", "batch_ms")}
+    queries = {query: {**found[node]["queries"][query], "node": node} for query, node in wanted.items() if node in found}
+    return {**whole, "batches": sum(r["batches"] for r in found.values()), "queries": queries}
+
+
+class _Display:
+    def __init__(self, nodes: NodesFile, names: list[str]) -> None:
+        self._nodes, self._names = nodes, names
+        self._console = Console(stderr=True)
+        self._live: Live | None = None
+        self._told = time.monotonic()
+
+    def __enter__(self) -> _Display:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, transient=True, refresh_per_second=4)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, running: dict[str, Any]) -> dict[str, dict[str, Any] | None]:
+        told = {name: ask(self._nodes, name) if name in running else {**_DONE, "node": name} for name in self._names}
+        if self._live is not None:
+            self._live.update(Group(nodes_table(told), queues_table(told)))
+        elif time.monotonic() - self._told >= _PLAIN_EVERY_S:
+            self._told = time.monotonic()
+            sys.stderr.write("; ".join(_plain(name, about) for name, about in told.items()) + "\n")
+        return told
+
+
+_DONE: dict[str, Any] = {"state": "done", "queries": {}, "queues": {}, "from": {}, "pid": os.getpid()}
+
+
+def _plain(name: str, about: dict[str, Any] | None) -> str:
+    if about is None:
+        return f"{name}: does not answer"
+    lines = sum(q["out"] for q in about["queries"].values() if not q["sent"])
+    return f"{name}: {about['state']}, {lines} lines, {sum(q['kept_tuples'] for q in about['queues'].values())} rows kept"

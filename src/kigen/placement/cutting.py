@@ -1,0 +1,191 @@
+"""An app cut into what each node runs: where a plan crosses from one node to another, one side sends rows and the other receives them.
+
+A node's part is an app of its own: the queries whose results are wanted there, and one for each stream that others need from it, which goes
+`INTO link`. What comes from elsewhere is a stream `FROM link`: a `Scan` where it is a stream, `Received` where it is a relation.
+Invariant: the parts together give, for every query, the lines of the whole; each operator runs on the node that the placement names.
+Deadlines of the parts count from the arrival of a tuple at its first node: a sent stream's is when it must be there at the latest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from kigen.placement.from_plan import PlacedPlan
+from kigen.placement.network import Network, Route, arrival_us
+from kigen.placement.nodes_file import NodesFile
+from kigen.placement.result import Placement
+from kigen.placement.tasks import finish_us
+from kigen.plan.nodes import LINK, App, Connector, Node, Query, Received, Scan, Stream, ToStream
+
+_NUMBERS = 1 << 15  # operators of a node
+
+
+class CannotCut(ValueError):
+    """The plan cannot be divided so: says what to pin where."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A stream that a node has a queue of."""
+
+    plan: Node
+
+    @property
+    def is_stream(self) -> bool:
+        return self.plan.is_stream
+
+
+@dataclass
+class Part:
+    """What one node does. `made`: streams it computes for others; `received`: stream -> the node before it on the way; `readers`: stream ->
+    the nodes that read it from here. A stream that is received and read on is relayed."""
+
+    node: str
+    app: App
+    made: dict[str, Sent] = field(default_factory=dict)
+    received: dict[str, str] = field(default_factory=dict)
+    readers: dict[str, list[str]] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)  # received streams that its own app reads
+    plans: dict[str, Sent] = field(default_factory=dict)  # of all streams it has a queue of
+
+
+def cut(app: App, nodes: NodesFile, planned: PlacedPlan, placed: Placement) -> dict[str, Part]:
+    return _Cutter(app, nodes, planned, placed).parts()
+
+
+class _Cutter:
+    def __init__(self, app: App, nodes: NodesFile, planned: PlacedPlan, placed: Placement) -> None:
+        self._app, self._placed, problem = app, placed, planned.problem
+        self._names = {node: name for name, node in planned.plan_nodes.items()}
+        self._network = Network(problem)
+        self._speed = {n.name: n.speed for n in nodes.nodes}
+        self._born = {s.name: s.born for s in problem.streams if s.born}
+        self._wanted = {o.name: o.sink for o in problem.outputs}
+        finish = finish_us(problem, placed.tasks, arrival_us(problem, placed.nodes, placed.routes), placed.nodes)
+        self._finish = {name.removesuffix(" >"): round(us) for name, us in finish.items()}
+        self._parts = {n.name: Part(n.name, App((), (), app.directory, (i + 1) * _NUMBERS, app.sharing)) for i, n in enumerate(nodes.nodes)}
+        self._queries: dict[str, list[Query]] = {n.name: [] for n in nodes.nodes}
+        self._asked: set[tuple[str, str]] = set()
+        self._waiting: list[tuple[str, Node, str]] = []  # stream, its plan, who needs it
+
+    def parts(self) -> dict[str, Part]:
+        for query in self._app.queries:
+            at = self._wanted[query.name]
+            here = self._host(query.root, at) == at
+            whole = all(self._host(n, at) == at for n in query.root.walk())
+            local = self._local(query.root, at)
+            cost = self._cost(query, at) if here else None
+            self._queries[at].append(replace(query, root=local, cost_us=cost, firm=query.firm and whole))
+        while self._waiting:
+            self._provide(*self._waiting.pop(0))
+        self._set_levels()
+        for name, part in self._parts.items():
+            part.app = replace(part.app, queries=tuple(self._queries[name]), streams=tuple(self._streams(part, name)))
+        return self._parts
+
+    def _set_levels(self) -> None:
+        made = {query.name: query for queries in self._queries.values() for query in queries if query.sent}
+        found: dict[str, int] = {}
+
+        def level(query: Query, at: str) -> int:
+            received = [s for s in query.streams if s in self._parts[at].received and s in made]
+            return max((1 + of_stream(s) for s in received), default=0)
+
+        def of_stream(name: str) -> int:
+            if name not in found:
+                found[name] = level(made[name], next(n for n, part in self._parts.items() if name in part.made))
+            return found[name]
+
+        for at, queries in self._queries.items():
+            self._queries[at] = [replace(query, level=level(query, at)) for query in queries]
+
+    def _host(self, node: Node, at: str) -> str:
+        """Where a node of the plan is computed, if `at` needs it."""
+        if not isinstance(node, Scan):
+            return self._placed.nodes[self._names[node]]
+        born = self._born[node.stream]
+        return at if at in born else self._route(node.stream, born, at)[0][0]
+
+    def _local(self, node: Node, at: str) -> Node:
+        """The plan as it runs at a node."""
+        if self._host(node, at) == at:
+            return node if isinstance(node, Scan) else _with_children(node, lambda child: self._local(child, at))
+        name = node.stream if isinstance(node, Scan) else self._names[node]
+        if (name, at) not in self._asked:
+            self._asked.add((name, at))
+            self._waiting.append((name, node, at))
+        return Scan(name, node.schema) if node.is_stream else Received(name, node.schema)
+
+    def _provide(self, name: str, node: Node, at: str) -> None:
+        """The stream is computed where it is placed, and goes along its route to `at`."""
+        host = self._host(node, at)
+        self._parts[at].used.add(name)
+        for before, after in self._way(name, host, at):
+            self._parts[after].received[name] = before
+            self._parts[after].plans[name] = self._parts[before].plans[name] = Sent(node)
+            readers = self._parts[before].readers.setdefault(name, [])
+            if after not in readers:
+                readers.append(after)
+        if name in self._parts[host].made:
+            return
+        self._parts[host].made[name] = Sent(node)
+        self._check(name, node)
+        deadline = self._finish.get(name)
+        costs = [c for q in self._app.queries if q.root == node and self._wanted[q.name] != host and (c := self._cost(q, host)) is not None]
+        link = Connector(LINK, (("queue", name),))
+        cost = sum(costs) if costs else None
+        self._queries[host].append(Query(name, self._local(node, host), deadline_us=deadline or None, cost_us=cost, into=link))
+
+    def _check(self, name: str, node: Node) -> None:
+        """What gives a row at every multiple of a span has no end that its node could know, unless it is a query's own result."""
+        if any(isinstance(n, ToStream) and n.every_us is not None for n in node.walk()) and all(q.root != node for q in self._app.queries):
+            raise CannotCut(
+                f"'{name}' holds an RSTREAM of a given period, and what reads it is on another node: pin them to one, "
+                f'with [operators."{name}"] and below it nodes = [...]'
+            )
+
+    def _way(self, name: str, source: str, target: str) -> Route:
+        return self._route(name, (source,), target)
+
+    def _route(self, name: str, sources: tuple[str, ...], target: str) -> Route:
+        """The links that the placement chose for the stream, as far as they lead there; else the shortest way."""
+        before = {b: a for a, b in self._placed.routes.get(f"{name} >", self._placed.routes.get(name, ()))}
+        way: list[tuple[str, str]] = []
+        at = target
+        while at not in sources:
+            if at not in before or len(way) > len(before):
+                return min((self._network.path(s, target) for s in sources), key=len)
+            way.append((before[at], at))
+            at = before[at]
+        return tuple(reversed(way))
+
+    def _cost(self, query: Query, at: str) -> int | None:
+        return None if query.cost_us is None else round(query.cost_us / self._speed[at])
+
+    def _streams(self, part: Part, at: str) -> Iterator[Stream]:
+        used = {s for q in self._queries[at] for s in q.streams}
+        for stream in self._app.streams:
+            if stream.name in used and stream.name not in part.received:
+                yield stream
+        for name in part.received:
+            if name in used:
+                sent = part.plans[name]
+                yield Stream(name, sent.plan.schema, Connector(LINK, (("queue", name), ("relation", not sent.is_stream))))
+
+
+def _with_children(node: Node, change: Any) -> Node:
+    changed: dict[str, Any] = {}
+    for f in fields(node):
+        value = getattr(node, f.name)
+        if isinstance(value, Node):
+            changed[f.name] = change(value)
+        elif isinstance(value, tuple) and value and all(isinstance(v, Node) for v in value):
+            changed[f.name] = tuple(change(v) for v in value)
+    return replace(node, **changed)
+
+
+def parts_used(parts: Mapping[str, Part]) -> list[str]:
+    """Nodes that have something to do: queries, or streams to relay."""
+    return [name for name, part in parts.items() if part.app.queries or part.received]

@@ -1,0 +1,101 @@
+"""A random app cut over nodes at random, its parts run by the kernel with queues in memory: the lines must be those of the whole."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pyarrow as pa
+from oracle.compare import line_difference, lines_of_table
+from oracle.drive import Cutter, Outputs, run_kernel
+from oracle.generate import generate
+from oracle.render_cql import app_text
+from oracle.shapes import App
+
+from kigen.lifetimes import StreamInput, TaskRuntime
+from kigen.lifetimes.received import input_of_rows
+from kigen.placement.assemble import assemble
+from kigen.placement.cutting import CannotCut, Part, cut
+from kigen.placement.from_plan import from_plan
+from kigen.placement.network import Network, route_all
+from kigen.placement.nodes_file import parse_nodes
+from kigen.placement.split import by_work
+from kigen.plan import nodes
+from kigen.plan.binder import bind
+from kigen.plan.tasks import extract_tasks
+
+NODES = ("a", "b", "c")
+
+
+def random_parts(app: App, plan: nodes.App, rng: Random) -> dict[str, Part] | None:
+    """None: this cut is refused. With links in a row only, b relays between a and c."""
+    lines = [f"[nodes.{name}]\n" for name in NODES]
+    if rng.random() < 0.5:
+        lines += ['[[links]]\nbetween = ["a", "b"]\n', '[[links]]\nbetween = ["b", "c"]\n']
+    lines += [f'[streams.{s.name}]\nborn = "{rng.choice(NODES)}"\nrate = 100\n' for s in app.streams]
+    lines += ["[results]\n", *(f'{q.name} = "{rng.choice(NODES)}"\n' for q in app.queries)]
+    file = parse_nodes("".join(lines))
+    planned = from_plan(plan, file)
+    problem = planned.problem
+    where = {o.name: rng.choice(NODES) for o in problem.operators}
+    placed = assemble(problem, where, route_all(Network(problem), where), by_work(problem), 0.0, "random")
+    try:
+        return cut(plan, file, planned, placed)
+    except CannotCut:
+        return None
+
+
+class Nodes:
+    """Every task of every part, with a place in each queue it reads."""
+
+    def __init__(self, app: App, parts: dict[str, Part], rng: Random, halting: bool) -> None:
+        self._rng, self._halting = rng, halting
+        self.queues: dict[str, list[pa.Table]] = {name: [] for part in parts.values() for name in part.made}
+        self._work = []
+        for part in parts.values():
+            for task in extract_tasks(part.app):
+                linked = {s for s in task.streams if part.app.stream(s).source.name == nodes.LINK}
+                born = tuple(s for s in task.streams if s not in linked)
+                cutter = Cutter(app, born, rng, rng.choice(("whole", "mixed", "single"))) if born else None
+                self._work.append((part, task, [TaskRuntime(task, part.app)], cutter, dict.fromkeys(linked, 0)))
+        self.outputs: Outputs = {q.name: [] for q in app.queries}
+        self._app = app
+
+    def run(self) -> None:
+        idle = 0
+        while idle < 200:
+            for part, task, runtime, cutter, places in self._rng.sample(self._work, len(self._work)):
+                inputs = cutter.next() if cutter is not None and cutter.open else {}
+                for stream, at in places.items():
+                    inputs[stream], places[stream] = self._received(stream, at)
+                result = runtime[0].step(inputs)
+                for name, table in result.outputs.items():
+                    if name in part.made:
+                        self.queues[name] += [table.slice(i, 1) for i in range(table.num_rows)]
+                    else:
+                        self.outputs[name] += lines_of_table(table, self._app.query(name))
+                if self._rng.random() < 0.1:
+                    saved = runtime[0].snapshot()
+                    runtime[0] = TaskRuntime(task, part.app)
+                    runtime[0].restore(saved)
+                idle = idle + 1 if result.finished else 0
+
+    def _received(self, stream: str, at: int) -> tuple[StreamInput, int]:
+        queue = self.queues[stream]
+        end = min(len(queue), at + self._rng.choice((0, 1, 3, 10, 10_000)))
+        return (input_of_rows(pa.concat_tables(queue[at:end]), self._halting), end) if end > at else (StreamInput(), at)
+
+
+def judged_over_nodes(seed: int) -> str:
+    app = generate(seed)
+    plan = bind(app_text(app))
+    rng = Random(f"{seed} over nodes")
+    parts = random_parts(app, plan, rng)
+    if parts is None:
+        return ""
+    whole = run_kernel(app, plan, "dt", Random(f"{seed} whole"), "whole")
+    over = Nodes(app, parts, rng, halting=rng.random() < 0.3)
+    over.run()
+    found = [
+        f"seed {seed}, query {q.name}: {apart}" for q in app.queries if (apart := line_difference(whole[q.name], over.outputs[q.name]))
+    ]
+    return "\n".join(found)
