@@ -60,7 +60,7 @@ def placed_parts(arguments: NodesArguments) -> tuple[NodesFile, Placement, dict[
     app, nodes = load(arguments.app_file), load_nodes(arguments.nodes_file)
     profile = load_profile(arguments.profile)
     planned = from_plan(app, nodes, profile)
-    of, file = fingerprint(planned, nodes, arguments.allocate), arguments.state_dir / PLACEMENT
+    of, file = fingerprint(app, planned, nodes, arguments.allocate), arguments.state_dir / PLACEMENT
     if file.exists():
         placed = from_json(json.loads(file.read_text(encoding="utf-8")), of, str(file))
     else:

@@ -12,6 +12,7 @@ from typing import Any
 from kigen.placement.from_plan import PlacedPlan
 from kigen.placement.nodes_file import NodesFile
 from kigen.placement.result import LinkLoad, NodeLoad, Placement, Task
+from kigen.plan.nodes import App
 
 FORMAT = 1
 
@@ -20,9 +21,9 @@ class PlacementMismatch(ValueError):
     """A stored placement that is not of this app and nodes file."""
 
 
-def fingerprint(planned: PlacedPlan, nodes: NodesFile, allocate: str) -> str:
-    """Of what a placement depends on; addresses and files may change."""
-    text = repr((planned.problem, allocate, [(n.name, n.speed) for n in nodes.nodes]))
+def fingerprint(app: App, planned: PlacedPlan, nodes: NodesFile, allocate: str) -> str:
+    """Of what a placement depends on, and the app itself: queues and states of another one are worth nothing. Addresses may change."""
+    text = repr((app.streams, app.queries, planned.problem, allocate, [(n.name, n.speed) for n in nodes.nodes]))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

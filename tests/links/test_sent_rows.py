@@ -1,0 +1,164 @@
+"""Rows for another node: a batch's rows are one unit, known again when it comes twice; each row says when its tuple arrived."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from kigen.connectors import Range, Rows
+from kigen.lifetimes.blocks import NO_HOLDER, Block, Fills, StreamBlock
+from kigen.lifetimes.sent import SentRows, is_end, is_mark, last_of_end, queue_schema
+from kigen.links import ENDED, Queue, QueueSettings
+from kigen.plan.binder import bind
+from kigen.plan.nodes import Query
+from kigen.spark.arrived import Arrived
+from kigen.spark.link_sink import LinkSink
+
+APP = """CREATE STREAM s (a BIGINT) FROM synthetic (rate = 10, a = 'sequence');
+CREATE QUERY relation AS SELECT a FROM s [RANGE 1 SECONDS];
+CREATE QUERY stream AS ISTREAM(SELECT a FROM s [RANGE 1 SECONDS]);
+"""
+RELATION, STREAM = bind(APP).queries
+_UNKNOWN = 2**63 - 1
+
+
+def ints(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.array(values, np.int64)
+
+
+def columns(*values: int) -> pa.RecordBatch:
+    return pa.record_batch({"c0": pa.array(values, pa.int64())})
+
+
+def instants(*at: int, values: tuple[int, ...] | None = None) -> StreamBlock:
+    return StreamBlock(columns(*(values or range(len(at)))), ints(*at), ints(*range(len(at))))
+
+
+def rows(query: Query, message: Block | StreamBlock, now: int | None) -> pa.Table:
+    found = SentRows(query).step(message, now)
+    assert found is not None
+    return found
+
+
+def stamped(table: pa.Table, arrived_us: int = 7) -> pa.Table:
+    return Arrived([], arrived_us).stamped(table)
+
+
+# --- the queue as a sink --------------------------------------------------------------------------------------------
+
+
+def queue_of(folder: Path) -> Queue:
+    queue = Queue("r", queue_schema(STREAM.schema, True), QueueSettings(folder=folder, durable=True))
+    queue.open_reader("other")
+    queue.require(["other"])
+    return queue
+
+
+def batch(*values: int) -> pa.Table:
+    return stamped(rows(STREAM, instants(*values, values=values), max(values) + 1))
+
+
+def held(queue: Queue) -> list[int | None]:
+    """Values in order; None for a mark."""
+    return [v for b in queue.read(0, 1 << 20).batches() for v in b.column("c0").to_pylist()]
+
+
+def test_a_batch_that_is_replayed_is_in_the_queue_once(tmp_path: Path) -> None:
+    with queue_of(tmp_path) as queue:
+        sink = LinkSink(STREAM, queue)
+        sink.open(None)
+        sink.write(batch(1, 2))
+        first = sink.mark()
+        assert sink.mark() == first, "nothing new: the same unit"
+        sink.write(batch(3))
+        sink.write(batch(4, 5))
+        sink.mark()  # and before this mark is written down, the process is killed
+    with queue_of(tmp_path) as queue:
+        assert held(queue) == [1, 2, None, 3, None, 4, 5, None]
+        again = LinkSink(STREAM, queue)
+        again.open(first)
+        again.write(batch(3))
+        again.write(batch(4, 5))
+        second = again.mark()
+        again.write(batch(6))
+        third = again.mark()
+        assert held(queue) == [1, 2, None, 3, None, 4, 5, None, 6, None]
+        assert (first, second, third) == ({"unit": 0}, {"unit": 1}, {"unit": 2})
+
+
+def test_killed_before_anything_was_written_down(tmp_path: Path) -> None:
+    with queue_of(tmp_path) as queue:
+        sink = LinkSink(STREAM, queue)
+        sink.open(None)
+        sink.write(batch(1))
+        sink.mark()
+        again = LinkSink(STREAM, queue)
+        again.open(None)
+        again.write(batch(1))
+        again.mark()
+        assert held(queue) == [1, None]
+
+
+def test_the_end_ends_the_queue(tmp_path: Path) -> None:
+    with queue_of(tmp_path) as queue:
+        sink, sent = LinkSink(STREAM, queue), SentRows(STREAM)
+        sink.open(None)
+        sink.write(batch(1))
+        sink.mark()
+        assert queue.status()["progress_us"] != ENDED
+        last = sent.finish(Fills.none(), 41)
+        assert last is not None
+        sink.write(stamped(last))
+        sink.mark()
+        assert queue.status()["progress_us"] == ENDED
+        mark = queue.read(0, 1 << 20).batches()
+        (value,) = [v for b in mark for v in b.column("_arrived").to_pylist() if is_end(v)]
+        assert last_of_end(value) == 41
+
+
+# --- when the tuples behind rows arrived ----------------------------------------------------------------------------
+
+
+def read(stream: str, at: list[int], arrived: list[int] | None) -> tuple[Range, Rows]:
+    table = pa.table({"c0": pa.array(at, pa.int64()), "_ts": pa.array(at, pa.int64())})
+    return Range(stream, {}, {}), Rows(table, arrivals_us=None if arrived is None else ints(*arrived))
+
+
+def arrived(table: pa.Table) -> list[int]:
+    """Of the rows that are no marks."""
+    return list(table.filter(pa.compute.invert(is_mark(table))).column("_arrived").to_pylist())
+
+
+def test_a_result_arrived_with_the_newest_input_up_to_its_instant() -> None:
+    stamps = Arrived([read("s", [10, 20, 30], [1010, 1020, 1030]), read("t", [15, 35], [1040, 1050])], admitted_us=2000)
+    message = instants(10, 14, 20, 35)
+    # The tuple of t with timestamp 15 came at 1040, so whatever needs it and has a later instant came no sooner.
+    assert arrived(stamps.stamped(rows(STREAM, message, 36))) == [1010, 1010, 1040, 1050]
+
+
+def test_what_time_alone_causes_arrives_as_much_later() -> None:
+    stamps = Arrived([read("s", [10], [1010])], admitted_us=1500)
+    message = instants(60, 5000)
+    assert arrived(stamps.stamped(rows(STREAM, message, 6000))) == [1060, 1500], "but no later than it was worked on"
+
+
+def test_without_input_it_is_when_the_batch_was_admitted() -> None:
+    message = instants(10, 20)
+    assert arrived(Arrived([], 1500).stamped(rows(STREAM, message, 30))) == [1500, 1500]
+    logs = Arrived([read("s", [10, 20], None)], admitted_us=1500)
+    assert arrived(logs.stamped(rows(STREAM, message, 30))) == [1500, 1500]
+
+
+@pytest.mark.parametrize("now", [30, None])
+def test_births_deaths_and_marks_of_a_relation(now: int | None) -> None:
+    """A birth counts at its `_from`, a fill at the death it tells; a mark keeps its own value."""
+    stamps = Arrived([read("s", [10, 20], [1010, 1020])], admitted_us=1500)
+    block = Block(columns(1, 2), ints(10, 20), ints(_UNKNOWN, 1_000_020), ints(5, NO_HOLDER), Fills(ints(3), ints(19)))
+    told = stamps.stamped(rows(RELATION, block, now))
+    assert arrived(told) == [1010, 1020, 1010]
+    assert told.column("_holder").to_pylist()[:3] == [5, NO_HOLDER, 3]
+    marks = told.filter(is_mark(told)).column("_arrived").to_pylist()
+    assert marks == ([] if now is None else [30])
