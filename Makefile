@@ -21,11 +21,11 @@ check: setup     ## lint, types, layers
 	$(VENV)/python -m pytest -q tests/architecture
 
 test: check      ## the checks and all tests: what CI runs
-	$(VENV)/python -m pytest -q --ignore=tests/spark --ignore=tests/cli --ignore=tests/soak --ignore=tests/architecture --ignore=tests/docs
-	$(VENV)/python -m pytest -q tests/spark tests/cli tests/docs
+	$(VENV)/python -m pytest -q --ignore=tests/spark --ignore=tests/cli --ignore=tests/nodes --ignore=tests/soak --ignore=tests/architecture --ignore=tests/docs
+	$(VENV)/python -m pytest -q tests/spark tests/cli tests/nodes tests/docs
 
 fast: setup      ## the tests without Spark only
-	$(VENV)/python -m pytest -q --ignore=tests/spark --ignore=tests/cli --ignore=tests/soak --ignore=tests/docs
+	$(VENV)/python -m pytest -q --ignore=tests/spark --ignore=tests/cli --ignore=tests/nodes --ignore=tests/soak --ignore=tests/docs
 
 soak: setup      ## the long runs: 5,000 random queries, 100 kills
 	KIGEN_SOAK=1 $(VENV)/python -m pytest -q --timeout=0 tests/soak

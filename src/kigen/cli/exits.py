@@ -24,6 +24,7 @@ _WRONG_APP_OR_ARGUMENTS = {
     "LinkRefused",
     "CannotCut",
     "PlacementMismatch",
+    "NodeRefused",
 }
 _RUN_FAILED = {
     "InputError",

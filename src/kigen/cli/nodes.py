@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from kigen.cli.run import interruptible, spark_log, take_signals
 from kigen.connectors.options import duration_us
 from kigen.engine import Engine
 from kigen.engine.node import NodeOptions, NodeRun, security_of
+from kigen.engine.options import RunOptions
 from kigen.links import Link, LinkError, Patience
 from kigen.placement.cutting import Part, cut
 from kigen.placement.from_plan import from_plan
@@ -46,6 +48,10 @@ class NodesArguments:
     policy: str
     duration: str | None
 
+    def __post_init__(self) -> None:
+        """What every node would refuse is refused before one is started."""
+        RunOptions(policy=self.policy, duration_s=self.duration_s)
+
     @property
     def state_dir(self) -> Path:
         return (self.state or self.nodes_file.with_suffix(".state")).absolute()
@@ -62,12 +68,20 @@ def placed_parts(arguments: NodesArguments) -> tuple[NodesFile, Placement, dict[
     planned = from_plan(app, nodes, profile)
     of, file = fingerprint(app, planned, nodes, arguments.allocate), arguments.state_dir / PLACEMENT
     if file.exists():
-        placed = from_json(json.loads(file.read_text(encoding="utf-8")), of, str(file))
+        placed = from_json(_json(file), of, str(file))
     else:
         placed = place(app, nodes, profile, arguments.allocate, arguments.time_limit_s)[1]
         file.parent.mkdir(parents=True, exist_ok=True)
         replace(file, json.dumps(to_json(placed, of), indent=1).encode(), durable=True)
     return nodes, placed, cut(app, nodes, planned, placed)
+
+
+def _json(file: Path) -> Any:
+    """None if it is damaged."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
 
 
 def node_app(name: str, arguments: NodesArguments, together: bool) -> None:
@@ -93,8 +107,14 @@ def node_app(name: str, arguments: NodesArguments, together: bool) -> None:
 
 
 def _run(engine: Engine, node: NodeRun, stopped: threading.Event, go: Path | None) -> None:
+    """`go`: this node is one of `kigen up`. It waits for that file, and ends in good order should `kigen up` be killed."""
+    parent = os.getppid()
+
+    def over() -> bool:
+        return stopped.wait(_POLL_S) or (go is not None and os.getppid() != parent)
+
     def ready() -> None:
-        while go is not None and not go.exists() and not stopped.wait(_POLL_S):
+        while go is not None and not go.exists() and not over():
             pass
 
     needs_spark = node.run is not None and not node.run.finished
@@ -103,7 +123,7 @@ def _run(engine: Engine, node: NodeRun, stopped: threading.Event, go: Path | Non
     if stopped.is_set():
         return
     node.begin(spark, ready)
-    while node.active and not stopped.wait(_POLL_S):
+    while node.active and not over():
         pass
 
 

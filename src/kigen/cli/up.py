@@ -34,6 +34,10 @@ class NodeFailed(RuntimeError):
     """A node ended with an error: exit code 1."""
 
 
+class NodeRefused(ValueError):
+    """A node found its arguments or its nodes file wrong: exit code 2."""
+
+
 def up_app(arguments: NodesArguments, report: Path | None) -> None:
     nodes, placed, parts = placed_parts(arguments)
     for note in placed.notes:
@@ -95,7 +99,8 @@ class Processes:
                     sys.stderr.write(f"node {name} was killed ({signal.Signals(-code).name}); starting it again\n")
                     self._start(name)
                 elif code:
-                    raise NodeFailed(f"node {name} ended with code {code}: {self._last_words(name)}")
+                    failure = NodeRefused if code == 2 else NodeFailed
+                    raise failure(f"node {name} ended with code {code}:\n{self._last_words(name)}")
             told = show(self._running)
             if not self._go.exists() and all(about is not None and about["state"] != "starting" for about in told.values()):
                 self._go.touch()

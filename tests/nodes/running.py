@@ -1,0 +1,101 @@
+"""`kigen up` as users run it: processes of its own, watched from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+KIGEN = [sys.executable, "-m", "kigen.cli.main"]
+SMALL = {"KIGEN_BATCH_ROWS": "40"}  # so that a csv file takes many batches, and something can happen in between
+PATIENCE_S = 240.0
+
+
+def free_ports(count: int) -> list[int]:
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+def nodes_text(names: str, rest: str) -> str:
+    """Nodes a, b, ... at free ports, and the rest of the file as it is."""
+    nodes = [f'[nodes.{name}]\naddress = "127.0.0.1:{port}"\n' for name, port in zip(names, free_ports(len(names)), strict=True)]
+    return "".join(nodes) + rest
+
+
+def drained(app: Path, output: Path) -> None:
+    command = [*KIGEN, "run", str(app), "--drain", "--output", str(output)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+class Up:
+    """One `kigen up`, in `with`: ended in the end, whatever the test finds."""
+
+    def __init__(self, app: Path, *more: str, env: dict[str, str] | None = None) -> None:
+        self.nodes = app.with_name("nodes.toml")
+        command = [*KIGEN, "up", str(app), "--nodes", str(self.nodes), *more]
+        self._errors = open(app.with_name("up.err"), "w+", encoding="utf-8")  # noqa: SIM115 - closed in __exit__
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=self._errors, stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})}
+        )
+
+    def __enter__(self) -> Up:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(PATIENCE_S)
+        self._errors.close()
+
+    @property
+    def said(self) -> str:
+        return Path(self._errors.name).read_text(encoding="utf-8")
+
+    def end(self) -> int:
+        code = self.process.wait(PATIENCE_S)
+        assert "Traceback" not in self.said, self.said
+        return code
+
+    def status(self) -> dict[str, Any]:
+        done = subprocess.run(
+            [*KIGEN, "status", "--nodes", str(self.nodes), "--format", "json"], capture_output=True, text=True, timeout=60, check=True
+        )
+        told: dict[str, Any] = json.loads(done.stdout)
+        return told
+
+    def until(self, there: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
+        """What the nodes say when it has come so far."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self.process.poll() is None and time.monotonic() < deadline:
+            told = self.status()
+            if all(told.values()) and there(told):
+                return told
+        raise AssertionError(f"never seen: {what}; exit code {self.process.poll()}\n{self.said}")
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def spark_of(state: Path) -> list[int]:
+    """The JVMs of the nodes."""
+    owners = [json.loads(path.read_bytes()) for path in state.glob("*/checkpoint/owner.json")]
+    return [owner["jvm"]["pid"] for owner in owners if owner.get("jvm")]

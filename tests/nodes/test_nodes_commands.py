@@ -1,0 +1,105 @@
+"""`kigen up`, `node` and `status`: wrong input is exit 2 with what to write, trouble at the start is exit 1; no Spark comes up here."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from nodes.running import Up, nodes_text
+from typer.testing import CliRunner
+
+from kigen.cli.main import app
+from kigen.cli.nodes import NodesArguments, placed_parts
+
+APP = """CREATE STREAM cars (id BIGINT, speed DOUBLE) FROM synthetic (rate = 200, id = 'sequence', speed = 'uniform(0, 100)');
+CREATE QUERY fast DEADLINE 5 SECONDS AS SELECT id, speed FROM cars [RANGE 2 SECONDS] WHERE speed > 50;
+"""
+PLACES = '[streams.cars]\nborn = "a"\n[results]\nfast = "b"\n'
+runner = CliRunner()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    (tmp_path / "app.cql").write_text(APP, encoding="utf-8")
+    (tmp_path / "nodes.toml").write_text(nodes_text("ab", PLACES), encoding="utf-8")
+    return [str(tmp_path / "app.cql"), "--nodes", str(tmp_path / "nodes.toml")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nodes = [", "not TOML"),
+        ("", "no nodes: write at least one"),
+        (PLACES.replace('"a"', '"aa"') + "[nodes.a]\n[nodes.b]\n", "there is no node 'aa'; did you mean a?"),
+        ("[nodes.a]\n[nodes.b]\n[results]\nfast = 'b'\n", "stream cars is born nowhere"),
+        (PLACES + "[nodes.a]\n[nodes.b]\n[operators.'fast.filer']\nnodes = ['a']\n", "did you mean fast.filter?"),
+        (PLACES + "[nodes.a]\n[nodes.b]\n[[links]]\nfrom = 'b'\nto = 'a'\n", "results of fast have no way to node b"),
+    ],
+    ids=["no TOML", "empty", "unknown node", "born nowhere", "unknown operator", "no way"],
+)
+def test_wrong_nodes_file(files: list[str], text: str, message: str) -> None:
+    Path(files[2]).write_text(text, encoding="utf-8")
+    done = runner.invoke(app, ["up", *files])
+    assert done.exit_code == 2, done.output
+    assert message in done.stderr
+
+
+def test_missing_files(files: list[str], tmp_path: Path) -> None:
+    done = runner.invoke(app, ["up", files[0], "--nodes", str(tmp_path / "no.toml")])
+    assert (done.exit_code, "a nodes file is required" in done.stderr) == (2, True)
+    done = runner.invoke(app, ["up", str(tmp_path / "no.cql"), *files[1:]])
+    assert (done.exit_code, "an app file is required" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("option", [["--policy", "edff"], ["--duration", "soon"]])
+@pytest.mark.parametrize("command", [["up"], ["node", "a"]])
+def test_wrong_options(files: list[str], command: list[str], option: list[str]) -> None:
+    done = runner.invoke(app, [*command, *files, *option])
+    assert done.exit_code == 2, done.output
+    assert option[1] in done.stderr
+    assert not Path(files[2]).with_suffix(".state").exists(), "nothing was begun"
+
+
+def test_unknown_node(files: list[str]) -> None:
+    done = runner.invoke(app, ["node", "aa", *files])
+    assert done.exit_code == 2
+    assert "there is no node 'aa'; did you mean a?" in done.stderr
+
+
+@pytest.mark.parametrize("command", [["up"], ["node", "a"]])
+def test_state_of_another_app(files: list[str], tmp_path: Path, command: list[str]) -> None:
+    begun = NodesArguments(Path(files[0]), Path(files[2]), "deadline", 5.0, None, None, None, "pack", None)
+    placed_parts(begun)
+    Path(files[0]).write_text(APP.replace("speed > 50", "speed > 60"), encoding="utf-8")
+    done = runner.invoke(app, [*command, *files])
+    assert done.exit_code == 2
+    assert "another --state directory" in done.stderr
+    damaged = begun.state_dir / "placement.json"
+    damaged.write_text('{"format"', encoding="utf-8")
+    done = runner.invoke(app, [*command, *files])
+    assert done.exit_code == 2
+    assert f"{damaged}" in done.stderr
+    assert "delete the file" in done.stderr
+
+
+def test_a_port_that_is_taken(files: list[str]) -> None:
+    text = Path(files[2]).read_text(encoding="utf-8")
+    port = int(text.split('"127.0.0.1:')[1].split('"')[0])
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        with Up(Path(files[0])) as up:
+            assert up.end() == 2
+            assert "node a ended" in up.said
+            assert f"cannot serve at 127.0.0.1:{port}" in up.said
+
+
+def test_status_when_nothing_runs(files: list[str]) -> None:
+    done = runner.invoke(app, ["status", *files[1:]])
+    assert done.exit_code == 0
+    assert done.output.count("does not answer") == 2
+    done = runner.invoke(app, ["status", *files[1:], "--format", "json"])
+    assert json.loads(done.output) == {"a": None, "b": None}
+    assert runner.invoke(app, ["status", *files[1:], "--format", "xml"]).exit_code == 2
