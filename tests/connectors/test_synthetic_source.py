@@ -152,6 +152,22 @@ def test_live_tuples_appear_at_their_time(make_stream: Any) -> None:
     assert (endless.total(), endless.arrived_by(start + 3_600_000_000)) == (None, 36_001)
 
 
+@pytest.mark.parametrize("arrivals", ["constant", "poisson", "bursty"])
+def test_delayed_tuples_appear_later_with_the_times_they_had(make_stream: Any, arrivals: str) -> None:
+    start = 1_767_225_600_000_000
+    how = {"rate": 10, "arrivals": arrivals, "duration": "60 s", "seed": 3}
+    at_once, delayed = (
+        open_source(make_stream("synthetic", COLUMNS, None, **how, **more), ".", False, start) for more in ({}, {"delay": "5 s"})
+    )
+    assert isinstance(at_once, LiveSource)
+    assert isinstance(delayed, LiveSource)
+    for at in (-1, 0, 4_999_999, 5_000_000, 30_000_000, 100_000_000):
+        assert delayed.arrived_by(start + at) == at_once.arrived_by(start + at - 5_000_000)
+    assert delayed.total() == at_once.total()
+    assert delayed.arrivals_us(0, 100).tolist() == at_once.arrivals_us(0, 100).tolist()
+    assert delayed.complete_us(start + 7_000_000) == start + 2_000_000
+
+
 def test_rows_bound_a_stream(make_stream: Any) -> None:
     piece = (source := open_source(make_stream("synthetic", COLUMNS, None, rate=10, rows=5), ".", True, None)).advance(source.initial(), 9)
     assert (piece.rows, piece.ended, piece.progress_us) == (5, True, None)

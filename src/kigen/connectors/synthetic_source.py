@@ -2,7 +2,7 @@
 
 Invariant: tuple i is the same in every run, range and process; its scheduled time is the start plus the i-th arrival's offset.
 Draining, the start is the option `start` or the Unix epoch and all tuples are there at once; live, the start is when the run began,
-and a tuple appears at its scheduled time.
+and a tuple appears at its scheduled time, or `delay` after it, as if it had been under way so long.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kigen.connectors.generators import column_generator
 from kigen.connectors.options import OptionError, check_names, duration_us, number, whole
 from kigen.plan.nodes import Stream
 
-_OPTIONS = ("rate", "arrivals", "seed", "duration", "rows", "start", "burst", "every", "lasting", "phase")
+_OPTIONS = ("rate", "arrivals", "seed", "duration", "rows", "start", "burst", "every", "lasting", "phase", "delay")
 
 
 class SyntheticSource(LiveSource):
@@ -34,6 +34,7 @@ class SyntheticSource(LiveSource):
         self._columns = [column_generator(stream.name, seed, c, texts.get(c.name)) for c in stream.schema]
         self._duration_us = None if option("duration") is None else duration_us(self._owner, "duration", option("duration"))
         self._rows = None if option("rows") is None else whole(self._owner, "rows", option("rows"))
+        self._delay_us = 0 if option("delay") is None else duration_us(self._owner, "delay", option("delay"))
         self._start_us = self._start(option("start"), start_us)
         self._total: int | None = None
 
@@ -51,14 +52,14 @@ class SyntheticSource(LiveSource):
         return Range(self.stream.name, position, {"index": end}, rows=end - first, last_ts_us=last, ended=end == total)
 
     def arrived_by(self, now_us: int) -> int:
-        scheduled, total = self._arrivals.count_before(now_us - self._start_us + 1), self.total()
+        scheduled, total = self._arrivals.count_before(now_us - self._delay_us - self._start_us + 1), self.total()
         return scheduled if total is None else min(scheduled, total)
 
     def arrivals_us(self, first: int, end: int) -> Times:
         return np.asarray(self._start_us + self._arrivals.offsets_us(first, end), np.int64)
 
     def complete_us(self, now_us: int) -> int:
-        return now_us
+        return now_us - self._delay_us
 
     def read(self, piece: Range) -> Rows:
         first, end = int(piece.start["index"]), int(piece.end["index"])

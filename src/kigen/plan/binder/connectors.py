@@ -67,6 +67,7 @@ _SYNTHETIC = {
     "every": _TIME,
     "lasting": _TIME,
     "phase": _TIME,
+    "delay": _TIME,
     "start": _Kind("a timestamp such as '2024-01-01T00:00:00Z'", _like(_INSTANT), "'2024-01-01T00:00:00Z'"),
 }
 _REQUIRED = {**dict.fromkeys(FILES, "path"), "synthetic": "rate"}
