@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pyarrow as pa
@@ -98,4 +99,44 @@ def judged_over_nodes(seed: int) -> str:
     found = [
         f"seed {seed}, query {q.name}: {apart}" for q in app.queries if (apart := line_difference(whole[q.name], over.outputs[q.name]))
     ]
+    return "\n".join(found)
+
+
+def rows_of(part: Part, queues: dict[str, list[pa.Table]], rng: Random) -> dict[str, list[dict[str, object]]]:
+    """What a node whose streams all come from others sends, read in random pieces, its tasks saved and loaded at random."""
+    sent: dict[str, list[dict[str, object]]] = {}
+    for task in extract_tasks(part.app):
+        runtime, places = TaskRuntime(task, part.app), dict.fromkeys(task.streams, 0)
+        while any(places[s] < len(queues[s]) for s in task.streams):
+            inputs = {}
+            for stream, at in places.items():
+                end = places[stream] = min(len(queues[stream]), at + rng.choice((0, 1, 3, 10, 10_000)))
+                if end > at:
+                    inputs[stream] = input_of_rows(pa.concat_tables(queues[stream][at:end]), halting=True)
+            for name, table in runtime.step(inputs).outputs.items():
+                sent.setdefault(name, []).extend(table.to_pylist())
+            if rng.random() < 0.2:
+                saved = runtime.snapshot()
+                runtime = TaskRuntime(task, part.app)
+                runtime.restore(saved)
+    return sent
+
+
+def unlike_replicas(seed: int) -> str:
+    """Two replicas of a node that read the same rows, each in its own pieces, must send the same rows in the same order."""
+    app = generate(seed)
+    plan = bind(app_text(app))
+    rng = Random(f"{seed} over nodes")
+    parts = random_parts(app, plan, rng)
+    if parts is None:
+        return ""
+    for part in parts.values():
+        part.app = replace(part.app, replicated=True, sharing=False)
+    over = Nodes(app, parts, rng, halting=True)
+    over.run()
+    found = []
+    for part in parts.values():
+        if part.made and all(s.source.name == nodes.LINK for s in part.app.streams):
+            first, second = (rows_of(part, over.queues, Random(f"{seed} replica {i}")) for i in range(2))
+            found += [f"seed {seed}, node {part.node}, {name}: rows differ" for name in part.made if first[name] != second[name]]
     return "\n".join(found)

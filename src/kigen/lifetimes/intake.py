@@ -50,7 +50,7 @@ class Intake:
         self._released = BEFORE_TIME
         self._sequence = 0
         self._last: int | None = None  # as another node says
-        self._steps: list[int] = []
+        self._halting, self._steps = False, list[int]()  # whether time halts where it is told to, and only there
         self.ended = False
 
     def take_in(self, given: StreamInput) -> tuple[int, int]:
@@ -65,6 +65,7 @@ class Intake:
         self.ended = self.ended or given.ended
         self._last = given.last_us if given.last_us is not None else self._last
         self._steps += given.steps_us
+        self._halting = self._halting or bool(given.steps_us)
         return accepted, late
 
     def _add(self, table: pa.Table) -> tuple[int, int]:
@@ -153,7 +154,7 @@ class Intake:
         """Instants that cut what waits into pieces of at most about `size` tuples, and where one part of the log follows another; and
         those at which time must halt."""
         asked = self._steps = [at for at in self._steps if at > self._released]
-        if self.held <= 2 * size:
+        if self._halting or self.held <= 2 * size:
             return asked
         self._put_in_order()
         return asked + [int(t) for _, ts in self._parts for t in ts[::size]]
@@ -174,10 +175,11 @@ class Intake:
             "ended": self.ended,
             "last": self._last,
             "steps": list(self._steps),
+            "halting": self._halting,
         }
 
     def load(self, state: State) -> None:
         self._parts = [(state["columns"], state["ts"])] if len(state["ts"]) else []
         self._newest, self._clock, self._released = state["newest"], state["clock"], state["released"]
         self._sequence, self.ended = state["sequence"], state["ended"]
-        self._last, self._steps = state["last"], list(state["steps"])
+        self._last, self._steps, self._halting = state["last"], list(state["steps"]), state["halting"]

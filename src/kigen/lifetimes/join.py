@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from kigen.lifetimes.alive import Chunk, Expiring, State, Waiting
 from kigen.lifetimes.blocks import FOREVER, HOLDER_BITS, NO_HOLDER, Block, Fills, Ints, Mask, Signed
+from kigen.lifetimes.canonical import pair_order
 from kigen.lifetimes.expressions import has_null, is_true, mix, row_keys
 from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.sides import Matches, Side
@@ -67,8 +68,9 @@ class JoinBase(Operator):
 
 
 class DirectJoin(JoinBase):
-    def __init__(self, node: Join, number: int) -> None:
+    def __init__(self, node: Join, number: int, replicated: bool = False) -> None:
         super().__init__(node, number)
+        self._replicated = replicated
         self._next_holder = number << HOLDER_BITS
         # pairs without a settled death, found by the holder of their left or right tuple, or by their bound; `start` is the pair's holder
         self._by_holder = (Waiting(()), Waiting(()))
@@ -90,6 +92,9 @@ class DirectJoin(JoinBase):
 
     def _pairs(self, matches: Matches, now: int) -> Block:
         left, right = matches.left, matches.right
+        if self._replicated:
+            order = pair_order(left, right)
+            left, right = left.take(order), right.take(order)
         start = np.maximum(left.start, right.start)
         bound = np.minimum(left.end, right.end)
         columns = self._columns(left.columns, right.columns)

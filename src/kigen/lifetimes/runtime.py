@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from kigen.lifetimes.aggregate import AggregateOperator
-from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, Fills, StreamBlock
+from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, Block, Fills, StreamBlock
+from kigen.lifetimes.canonical import ordered
 from kigen.lifetimes.codec import decode, encode
 from kigen.lifetimes.counting import CountingOperator
 from kigen.lifetimes.intake import Intake, StreamInput
@@ -53,7 +54,7 @@ class TaskRuntime:
     def __init__(self, task: Task, app: App, mode: str = DT) -> None:
         if mode not in (DT, NT):
             raise ValueError(f"lifetime method {mode!r}; write 'dt' or 'nt'")
-        self.task, self._signed = task, mode == NT
+        self.task, self._signed, self._replicated = task, mode == NT, app.replicated
         self._nodes = list(dict.fromkeys(n for query in task.queries for n in query.root.walk()))
         relations = {n.stream for n in self._nodes if isinstance(n, Received)}
         self._intakes = {s: ReceivedIntake(app.stream(s)) if s in relations else Intake(app.stream(s)) for s in task.streams}
@@ -81,7 +82,7 @@ class TaskRuntime:
         if isinstance(node, UnionAll):
             return UnionOperator(node, number, self._signed)
         if isinstance(node, Join):
-            return NegativeJoin(node, number) if self._signed else DirectJoin(node, number)
+            return NegativeJoin(node, number) if self._signed else DirectJoin(node, number, self._replicated)
         if isinstance(node, SharedJoin):
             return SharedJoinOperator(node, number)
         if isinstance(node, JoinShare):
@@ -176,7 +177,8 @@ class TaskRuntime:
                     assert isinstance(stream, StreamBlock)
                     messages.append(operator.step(stream, now))
                 else:
-                    messages.append(operator.step(inputs, now))
+                    given = operator.step(inputs, now)
+                    messages.append(ordered(given) if self._replicated and isinstance(given, Block) else given)
         self._now = now
         for query in self.task.queries:
             lines = self._lines[query.name]

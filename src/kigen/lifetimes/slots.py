@@ -97,6 +97,7 @@ class Slots:
 
     def _take(self, own: Ints, new: Ints) -> None:
         """Of the slots offered, those of the places `new` are taken now; the others stay free."""
+        new = np.sort(new)  # which came first must not depend on where in the table they met
         slots = own[new]
         left = np.ones(len(own), dtype=np.bool_)
         left[new] = False
@@ -160,14 +161,21 @@ class Slots:
 
     def state(self) -> dict[str, Any]:
         live = np.flatnonzero(self.serial >= 0)
-        return {"slots": live, "keys": self.key_of[live], "serial": self.serial[live], "next": self._next_serial, "capacity": self.capacity}
+        return {
+            "slots": live,
+            "keys": self.key_of[live],
+            "serial": self.serial[live],
+            "next": self._next_serial,
+            "capacity": self.capacity,
+            "free": self._stack[: self._free],
+        }
 
     def load(self, state: dict[str, Any]) -> None:
         capacity, live = state["capacity"], state["slots"]
         self.key_of = np.zeros(capacity, dtype=np.int64)
         self.serial = np.full(capacity, -1, dtype=np.int64)
         self.key_of[live], self.serial[live] = state["keys"], state["serial"]
-        free = np.flatnonzero(self.serial < 0)[::-1]
+        free = state["free"]  # in its order: slots decide the order of results, which replicas must agree on
         self._stack = np.empty(capacity, dtype=np.int32)
         self._stack[: len(free)] = free
         self._free = len(free)

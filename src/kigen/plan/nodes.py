@@ -320,6 +320,7 @@ class App:
     queries: tuple[Query, ...]
     directory: str = "."  # of the app file: relative paths start there
     first_number: int = 0  # of operators: nodes that exchange tuples number theirs apart, so that holders cannot be mixed up
+    replicated: bool = False  # others compute the same: rows must come in the same order, with the same holders
     sharing: bool = True  # of joins that differ in their windows; off only to measure what it brings
 
     def stream(self, name: str) -> Stream:
