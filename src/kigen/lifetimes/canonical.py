@@ -19,8 +19,7 @@ def ordered(block: Block) -> Block:
     holder = _open(block.holder, block.end)
     content = row_keys(block.columns, len(block), range(block.columns.num_columns))
     order = np.lexsort((content, holder, block.end, block.start))
-    block = Block(block.columns, block.start, block.end, holder, ordered_fills(block.fills)).take(order)
-    return block
+    return Block(block.columns, block.start, block.end, holder, ordered_fills(block.fills)).take(order)
 
 
 def ordered_fills(fills: Fills) -> Fills:
