@@ -7,11 +7,13 @@ import socket
 from pathlib import Path
 
 import pytest
+from links.test_links import TOKEN, certificate
 from nodes.running import Up, nodes_text
 from typer.testing import CliRunner
 
 from kigen.cli.main import app
 from kigen.cli.nodes import NodesArguments, placed_parts
+from kigen.links import LinkServer, Security
 
 APP = """CREATE STREAM cars (id BIGINT, speed DOUBLE) FROM synthetic (rate = 200, id = 'sequence', speed = 'uniform(0, 100)');
 CREATE QUERY fast DEADLINE 5 SECONDS AS SELECT id, speed FROM cars [RANGE 2 SECONDS] WHERE speed > 50;
@@ -103,3 +105,23 @@ def test_status_when_nothing_runs(files: list[str]) -> None:
     done = runner.invoke(app, ["status", *files[1:], "--format", "json"])
     assert json.loads(done.output) == {"a": None, "b": None}
     assert runner.invoke(app, ["status", *files[1:], "--format", "xml"]).exit_code == 2
+
+
+def test_status_needs_the_token_and_nobodys_key(tmp_path: Path) -> None:
+    security = certificate(tmp_path)
+    (tmp_path / "node.pem").write_bytes(security.certificate)
+    (tmp_path / "token").write_text(TOKEN, encoding="utf-8")
+    serving = Security(TOKEN, security.certificate, security.key)
+    with LinkServer(
+        [], security=serving, about=lambda: {"node": "a", "state": "running", "queries": {}, "queues": {}, "from": {}}
+    ) as server:
+        nodes = f'token_file = "token"\n[nodes.a]\naddress = "{server.address}"\ncertificate = "node.pem"\nkey = "elsewhere.key"\n'
+        (tmp_path / "nodes.toml").write_text(nodes, encoding="utf-8")
+        arguments = ["status", "--nodes", str(tmp_path / "nodes.toml")]
+        done = runner.invoke(app, arguments)
+        assert done.exit_code == 0, done.output
+        assert "running" in done.output
+        (tmp_path / "token").write_text("some other letters", encoding="utf-8")
+        done = runner.invoke(app, arguments)
+        assert done.exit_code == 2
+        assert "refuses the token" in done.stderr

@@ -22,7 +22,7 @@ from kigen.connectors.options import duration_us
 from kigen.engine import Engine
 from kigen.engine.node import NodeOptions, NodeRun, security_of
 from kigen.engine.options import RunOptions
-from kigen.links import Link, LinkError, Patience
+from kigen.links import Link, LinkError, LinkRefused, Patience
 from kigen.placement.cutting import Part, cut
 from kigen.placement.from_plan import from_plan
 from kigen.placement.nodes_file import NodesFile, NodesFileError
@@ -141,11 +141,13 @@ def describe(part: Part) -> list[str]:
 
 
 def ask(nodes: NodesFile, name: str) -> dict[str, Any] | None:
-    """What a node says; None if it does not answer."""
+    """What a node says; None if it does not answer. Raises if it refuses to."""
     entry = nodes.entry(name)
-    link = Link(f"{entry.host}:{entry.port}", security_of(nodes, name), _ASK)
+    link = Link(f"{entry.host}:{entry.port}", security_of(nodes, None), _ASK)
     try:
         return link.about()
+    except LinkRefused:
+        raise
     except LinkError:
         return None
     finally:

@@ -39,14 +39,14 @@ class NodeOptions:
         return {"drain": False, "output": self.output, "duration_s": self.duration_s, "keep_results": False, "partitions": 1, **chosen}
 
 
-def security_of(nodes: NodesFile, name: str) -> Security:
-    """A node's own certificate, the shared token, and every node's certificate as a root to trust."""
-    folder, entry = Path(nodes.file).parent, nodes.entry(name)
+def security_of(nodes: NodesFile, name: str | None) -> Security:
+    """A node's own certificate and key (None: of one who only asks), the shared token, and every node's certificate as a root to trust."""
+    folder, entry = Path(nodes.file).parent, None if name is None else nodes.entry(name)
     files = [folder / n.certificate for n in nodes.nodes if n.certificate is not None]
     own = Security.from_files(
         None if nodes.token_file is None else folder / nodes.token_file,
-        None if entry.certificate is None else folder / entry.certificate,
-        None if entry.key is None else folder / entry.key,
+        None if entry is None or entry.certificate is None else folder / entry.certificate,
+        None if entry is None or entry.key is None else folder / entry.key,
     )
     return Security(own.token, own.certificate, own.key, b"\n".join(file.read_bytes() for file in files))
 
