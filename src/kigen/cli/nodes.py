@@ -102,7 +102,8 @@ def node_app(name: str, arguments: NodesArguments, together: bool) -> None:
             report = node.stop()
             engine.close()
     if report is not None:
-        (arguments.state_dir / name / REPORT).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        told = {**report, "finished": node.finished}
+        (arguments.state_dir / name / REPORT).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
     sys.stderr.write(f"node {name}: {'done' if node.finished else 'stopped before the end; the same command goes on from here'}\n")
 
 

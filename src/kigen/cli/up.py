@@ -57,7 +57,7 @@ def up_app(arguments: NodesArguments, report: Path | None) -> None:
         report.write_text(json.dumps(merged, indent=2) + "\n", encoding="utf-8")
     if merged["queries"]:
         closing_table(merged, {})
-    if not finished:
+    if not finished or not merged["finished"]:
         sys.stderr.write(f"stopped before the end; the same command goes on from {arguments.state_dir}\n")
 
 
@@ -135,7 +135,8 @@ def merge_reports(state: Path, wanted: dict[str, str]) -> dict[str, Any]:
     slowest: dict[str, Any] = max(found.values(), key=lambda r: r["wall_s"], default={})
     whole = {key: slowest.get(key) for key in ("policy", "lifetime", "wall_s", "batch_ms")}
     queries = {query: {**found[node]["queries"][query], "node": node} for query, node in wanted.items() if node in found}
-    return {**whole, "batches": sum(r["batches"] for r in found.values()), "queries": queries}
+    finished = bool(found) and all(r["finished"] for r in found.values())  # else --duration was over
+    return {**whole, "batches": sum(r["batches"] for r in found.values()), "queries": queries, "finished": finished}
 
 
 class _Display:
