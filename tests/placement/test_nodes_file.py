@@ -20,10 +20,11 @@ period = "50 ms"
 [nodes.car]
 speed = 0.5
 address = "127.0.0.1:9001"
-standby = "road"
+standby = "lazy"
 batch = 10
-compress = true
+compress = "zlib"
 recovery = "rollback"
+silence = "2 s"
 [nodes.road]
 [[links]]
 between = ["car", "road"]
@@ -54,11 +55,13 @@ def test_what_it_gives() -> None:
         0.5,
         "127.0.0.1",
         9001,
-        "road",
+        "lazy",
         10,
-        True,
+        "zlib",
         "rollback",
     )
+    assert (car.addresses, car.rows_at_once, car.silence_us) == (("127.0.0.1:9001", "127.0.0.1:9501"), 10, 2e6)
+    assert road.addresses == (f"127.0.0.1:{FIRST_PORT + 1}",)
     assert (road.speed, road.host, road.port, road.recovery) == (1.0, "127.0.0.1", FIRST_PORT + 1, "precise")
     assert nodes.links == (Link("car", "road", 2000.0, 1e6), Link("road", "car", 2000.0, 1e6))
     assert nodes.period_us == 50_000
@@ -76,11 +79,13 @@ WRONG = {
     "[nodes.a]\nsped = 1": "[nodes.a] sped: not known here; did you mean speed?",
     "[nodes.a]\naddress = 'here'": "write host and port, such as '127.0.0.1:47100'",
     "[nodes.a]\naddress = '127.0.0.1:5'\n[nodes.b]\naddress = '127.0.0.1:5'": "nodes a and b have the same address 127.0.0.1:5",
-    "[nodes.a]\nstandby = 'a'": "a node cannot stand by for itself",
-    "[nodes.a]\nstandby = 'b'": "[nodes.a] standby: there is no node 'b'; the nodes are a",
-    "[nodes.a]\nrecovery = 'fast'": "write one of precise, rollback, gap",
+    "[nodes.a]\nstandby = 'b'": "[nodes.a] standby = 'b': write one of lazy, active, upstream",
+    "[nodes.a]\nstandby = 'lazy'\nbatch = 'auto'": "say by what, with recovery_within = '2 s' or overhead_below = '30 %'",
+    "[nodes.a]\noverhead_below = 30": "write it as '30 %'",
+    "[nodes.a]\nstandby = 'lazy'\nstandby_address = '127.0.0.1:47100'": "nodes a and a (standby) have the same address",
+    "[nodes.a]\nrecovery = 'fast'": "write one of precise, rollback",
     "[nodes.a]\nbatch = 1.5": "write a whole number",
-    "[nodes.a]\ncompress = 'yes'": "write true or false",
+    "[nodes.a]\ncompress = 'yes'": "write one of none, zlib, zstd, lz4",
     "[nodes.a]\n[[links]]\nbetween = ['a']": 'write between = ["a", "b"] for both ways',
     "[nodes.a]\n[nodes.b]\n[[links]]\nbetween = ['a', 'c']": "there is no node 'c'",
     "[nodes.a]\n[nodes.b]\n[[links]]\nbetween = ['a', 'b']\ndelay = 5": "write a time with its unit (us, ms, s, min), such as '20 ms'",

@@ -187,13 +187,16 @@ def node(
     output: OutputOption = None,
     policy: NodePolicy = DEFAULT_POLICY,
     duration: Annotated[str | None, typer.Option(metavar="T", help="Stop after this time, such as '10 s'.")] = None,
+    replica: Annotated[int, typer.Option(metavar="0|1", help="1: the node's standby.", min=0, max=1)] = 0,
     together: Annotated[bool, typer.Option("--together", help="Let streams begin only when 'kigen up' says so.", hidden=True)] = False,
 ) -> None:
     """Run one node of a placed app. Started again with the same --state, it goes on where it was."""
     with exit_codes():
         from kigen.cli.nodes import NodesArguments, node_app
 
-        node_app(name, NodesArguments(app_file, nodes, allocate.value, time_limit, profile, state, output, policy, duration), together)
+        node_app(
+            name, NodesArguments(app_file, nodes, allocate.value, time_limit, profile, state, output, policy, duration), together, replica
+        )
 
 
 @app.command(epilog="Example:  kigen status --nodes nodes.toml")

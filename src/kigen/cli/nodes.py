@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from kigen.connectors.options import duration_us
 from kigen.engine import Engine
 from kigen.engine.node import NodeOptions, NodeRun, security_of
 from kigen.engine.options import RunOptions
+from kigen.engine.pairing import check_pairing, replica_name
 from kigen.links import Link, LinkError, LinkRefused, Patience
 from kigen.placement.cutting import Part, cut
 from kigen.placement.from_plan import from_plan
@@ -73,7 +75,9 @@ def placed_parts(arguments: NodesArguments) -> tuple[NodesFile, Placement, dict[
         placed = place(app, nodes, profile, arguments.allocate, arguments.time_limit_s)[1]
         file.parent.mkdir(parents=True, exist_ok=True)
         replace(file, json.dumps(to_json(placed, of), indent=1).encode(), durable=True)
-    return nodes, placed, cut(app, nodes, planned, placed)
+    parts = cut(app, nodes, planned, placed)
+    check_pairing(parts, nodes)
+    return nodes, placed, parts
 
 
 def _json(file: Path) -> Any:
@@ -84,18 +88,21 @@ def _json(file: Path) -> Any:
         return None
 
 
-def node_app(name: str, arguments: NodesArguments, together: bool) -> None:
+def node_app(name: str, arguments: NodesArguments, together: bool, replica: int = 0) -> None:
     nodes, _, parts = placed_parts(arguments)
     if name not in parts:
         raise NodesFileError(nodes.file, (f"there is no node '{name}'; {suggest(name, tuple(parts), 'the nodes are')}",))
     part = parts[name]
+    if replica and nodes.entry(name).standby is None:
+        raise NodesFileError(nodes.file, (f"node '{name}' has no standby: write standby = \"lazy\" below [nodes.{name}]",))
+    me = replica_name(name, replica)
     for line in describe(part):
         sys.stderr.write(line + "\n")
     output = None if arguments.output is None else str(arguments.output)
     options = NodeOptions(arguments.state_dir, output, arguments.policy, arguments.duration_s)
     engine = Engine()
     with spark_log(), interruptible() as stopped:
-        node = NodeRun(part, nodes, options)
+        node = NodeRun(parts, name, nodes, options, replica)
         try:
             _run(engine, node, stopped, arguments.state_dir / GO if together else None)
         finally:
@@ -103,8 +110,8 @@ def node_app(name: str, arguments: NodesArguments, together: bool) -> None:
             engine.close()
     if report is not None:
         told = {**report, "finished": node.finished}
-        (arguments.state_dir / name / REPORT).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-    sys.stderr.write(f"node {name}: {'done' if node.finished else 'stopped before the end; the same command goes on from here'}\n")
+        (arguments.state_dir / me / REPORT).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    sys.stderr.write(f"node {me}: {'done' if node.finished else 'stopped before the end; the same command goes on from here'}\n")
 
 
 def _run(engine: Engine, node: NodeRun, stopped: threading.Event, go: Path | None) -> None:
@@ -141,10 +148,16 @@ def describe(part: Part) -> list[str]:
 # --- status ------------------------------------------------------------------------------------------------------------
 
 
-def ask(nodes: NodesFile, name: str) -> dict[str, Any] | None:
+def replicas(nodes: NodesFile, names: Iterable[str]) -> dict[str, tuple[str, int]]:
+    """Every process there is to be: its name, its node and which of its replicas it is."""
+    found = [(name, replica) for name in names for replica in range(len(nodes.entry(name).addresses))]
+    return {replica_name(name, replica): (name, replica) for name, replica in found}
+
+
+def ask(nodes: NodesFile, name: str, replica: int = 0) -> dict[str, Any] | None:
     """What a node says; None if it does not answer. Raises if it refuses to."""
     entry = nodes.entry(name)
-    link = Link(f"{entry.host}:{entry.port}", security_of(nodes, None), _ASK)
+    link = Link(entry.addresses[replica], security_of(nodes, None), _ASK)
     try:
         return link.about()
     except LinkRefused:
@@ -159,7 +172,7 @@ def show_status(nodes_file: Path, format: str) -> None:
     if format not in ("text", "json"):
         raise AppNotFound(f"--format {format}: text or json is required")
     nodes = load_nodes(nodes_file)
-    told = {entry.name: ask(nodes, entry.name) for entry in nodes.nodes}
+    told = {me: ask(nodes, *which) for me, which in replicas(nodes, [entry.name for entry in nodes.nodes]).items()}
     if format == "json":
         sys.stdout.write(json.dumps(told, indent=2) + "\n")
         return
@@ -172,15 +185,15 @@ def show_status(nodes_file: Path, format: str) -> None:
 
 def nodes_table(told: dict[str, dict[str, Any] | None]) -> Table:
     table = Table(box=SIMPLE_HEAD)
-    for name in ("node", "state", "query", "tuples", "lines", "waiting", "p95 ms", "deadline ms", "SDMR %"):
-        table.add_column(name, justify="left" if name in ("node", "state", "query") else "right")
+    for name in ("node", "role", "state", "query", "tuples", "lines", "waiting", "p95 ms", "deadline ms", "SDMR %"):
+        table.add_column(name, justify="left" if name in ("node", "role", "state", "query") else "right")
     for name, about in told.items():
         if about is None:
-            table.add_row(name, "does not answer", *["-"] * 7)
+            table.add_row(name, "-", "does not answer", *["-"] * 7)
             continue
         queries = {q: v for q, v in about["queries"].items() if not v["sent"]} or {"-": None}
         for i, (query, v) in enumerate(queries.items()):
-            first = (name, about["state"]) if i == 0 else ("", "")
+            first = (name, about["role"], about["state"]) if i == 0 else ("", "", "")
             table.add_row(*first, query, *(["-"] * 6 if v is None else _numbers(v)))
     return table
 

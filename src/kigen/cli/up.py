@@ -20,7 +20,7 @@ from rich.console import Console, Group
 from rich.live import Live
 
 from kigen.cli.display import closing_table
-from kigen.cli.nodes import GO, REPORT, NodesArguments, ask, describe, nodes_table, placed_parts, queues_table
+from kigen.cli.nodes import GO, REPORT, NodesArguments, ask, describe, nodes_table, placed_parts, queues_table, replicas
 from kigen.cli.run import interruptible
 from kigen.placement.cutting import parts_used
 from kigen.placement.nodes_file import NodesFile
@@ -47,8 +47,9 @@ def up_app(arguments: NodesArguments, report: Path | None) -> None:
         sys.stderr.write("\n".join(describe(parts[name])) + "\n")
     sys.stderr.write(f"state: {arguments.state_dir}\n")
     wanted = {q.name: name for name in used for q in parts[name].app.queries if not q.sent}
-    with interruptible() as stopped, Processes(arguments, used) as processes:
-        display = _Display(nodes, used)
+    all_of_them = replicas(nodes, used)
+    with interruptible() as stopped, Processes(arguments, all_of_them) as processes:
+        display = _Display(nodes, all_of_them)
         with display:
             finished = processes.run(stopped, display.show)
     merged = merge_reports(arguments.state_dir, wanted)
@@ -62,14 +63,16 @@ def up_app(arguments: NodesArguments, report: Path | None) -> None:
 
 
 class Processes:
-    def __init__(self, arguments: NodesArguments, names: list[str]) -> None:
-        self._arguments, self._names = arguments, names
+    """`which`: each process's name, its node and its replica."""
+
+    def __init__(self, arguments: NodesArguments, which: dict[str, tuple[str, int]]) -> None:
+        self._arguments, self._which = arguments, which
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._go = arguments.state_dir / GO
 
     def __enter__(self) -> Processes:
         self._go.unlink(missing_ok=True)
-        for name in self._names:
+        for name in self._which:
             self._start(name)
         return self
 
@@ -101,14 +104,30 @@ class Processes:
                 elif code:
                     failure = NodeRefused if code == 2 else NodeFailed
                     raise failure(f"node {name} ended with code {code}:\n{self._last_words(name)}")
+                else:
+                    self._end_others(name)
             told = show(self._running)
             if not self._go.exists() and all(about is not None and about["state"] != "starting" for about in told.values()):
                 self._go.touch()
         return True
 
+    def _end_others(self, done: str) -> None:
+        """One of a node's replicas is done: all has been delivered, and the other is not needed any more."""
+        node = self._which[done][0]
+        for name, process in list(self._running.items()):
+            if self._which[name][0] == node:
+                process.send_signal(signal.SIGTERM)
+                try:
+                    process.wait(_ENDING_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+                del self._running[name]
+
     def _start(self, name: str) -> None:
-        a = self._arguments
-        command = [sys.executable, "-m", "kigen.cli.main", "node", name, str(a.app_file), "--nodes", str(a.nodes_file), "--together"]
+        a, (node, replica) = self._arguments, self._which[name]
+        command = [sys.executable, "-m", "kigen.cli.main", "node", node, str(a.app_file), "--nodes", str(a.nodes_file), "--together"]
+        command += ["--replica", str(replica)]
         command += ["--state", str(a.state_dir), "--policy", a.policy, "--allocate", a.allocate, "--time-limit", str(a.time_limit_s)]
         for option, value in (("--profile", a.profile), ("--output", a.output), ("--duration", a.duration)):
             command += [] if value is None else [option, str(value)]
@@ -140,8 +159,8 @@ def merge_reports(state: Path, wanted: dict[str, str]) -> dict[str, Any]:
 
 
 class _Display:
-    def __init__(self, nodes: NodesFile, names: list[str]) -> None:
-        self._nodes, self._names = nodes, names
+    def __init__(self, nodes: NodesFile, which: dict[str, tuple[str, int]]) -> None:
+        self._nodes, self._which = nodes, which
         self._console = Console(stderr=True)
         self._live: Live | None = None
         self._told = time.monotonic()
@@ -157,7 +176,7 @@ class _Display:
             self._live.stop()
 
     def show(self, running: dict[str, Any]) -> dict[str, dict[str, Any] | None]:
-        told = {name: ask(self._nodes, name) if name in running else {**_DONE, "node": name} for name in self._names}
+        told = {name: ask(self._nodes, *which) if name in running else {**_DONE, "node": name} for name, which in self._which.items()}
         if self._live is not None:
             self._live.update(Group(nodes_table(told), queues_table(told)))
         elif time.monotonic() - self._told >= _PLAIN_EVERY_S:
@@ -166,7 +185,7 @@ class _Display:
         return told
 
 
-_DONE: dict[str, Any] = {"state": "done", "queries": {}, "queues": {}, "from": {}, "pid": os.getpid()}
+_DONE: dict[str, Any] = {"role": "-", "state": "done", "queries": {}, "queues": {}, "from": {}, "pid": os.getpid()}
 
 
 def _plain(name: str, about: dict[str, Any] | None) -> str:

@@ -10,20 +10,25 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from kigen.engine.options import RunOptions
+from kigen.engine.pairing import following, readers_of, replica_name
 from kigen.engine.run import Links, Run
-from kigen.lifetimes.sent import queue_schema
-from kigen.links import ENDED, LinkServer, Queue, QueueSettings, Relay, Security
+from kigen.lifetimes.sent import hole, last_mark, queue_schema
+from kigen.links import ENDED, Following, LinkServer, Queue, QueueSettings, Relay, Security, Watch
 from kigen.placement.cutting import Part
 from kigen.placement.nodes_file import NodesFile
 from kigen.spark.link_sink import LinkSink
 from kigen.spark.link_source import Access
 
+_LEADS_ON_S = 3.0  # a leader that nobody follows: a reader may be about to ask again
 SELF = "spark"  # this node's own run, as a reader of its queues
 
 
@@ -54,39 +59,76 @@ def security_of(nodes: NodesFile, name: str | None) -> Security:
 class NodeRun:
     """Serves from the moment it exists; `begin` starts what runs on Spark, if anything does."""
 
-    def __init__(self, part: Part, nodes: NodesFile, options: NodeOptions) -> None:
-        self.part, self.options, entry = part, options, nodes.entry(part.node)
+    def __init__(self, parts: Mapping[str, Part], name: str, nodes: NodesFile, options: NodeOptions, replica: int = 0) -> None:
+        self.part, self.options, entry = parts[name], options, nodes.entry(name)
+        part, self.paired, self.replica = self.part, entry.standby is not None, replica
+        self.name, address = replica_name(name, replica), entry.addresses[replica]
         self._security = security_of(nodes, part.node)
-        self._folder = options.state / part.node
+        self._folder = options.state / self.name
         self.run: Run | None = None
         self._state, self._began = "starting", time.time()
-        self.queues = {name: self._queue(name) for name in part.plans}
-        self._server = LinkServer(self.queues.values(), f"{entry.host}:{entry.port}", self._security, self.about)
-        self._relays: dict[str, Relay] = {}
-        for name, before in part.received.items():
-            other = nodes.entry(before)
-            self._relays[name] = Relay(self.queues[name], f"{other.host}:{other.port}", part.node, self._security)
+        self.queues = {stream: self._queue(stream, parts, nodes) for stream in part.plans}
+        self._server = LinkServer(self.queues.values(), address, self._security, self.about)
+        how = following(part, entry, self.paired)
+        self._by_hand, self._leads, self._led_at = how.by_hand, not self.paired, 0.0
+        self._commits: deque[tuple[int, int]] = deque()  # by hand: input worked off, results there
+        self._relays = {stream: self._relay(stream, nodes, how) for stream in part.received}
         if part.app.queries:
-            made = {q.name: q for q in part.app.queries if q.sent}
-            sinks = {name: LinkSink(query, self.queues[name]) for name, query in made.items()}
-            links = Links(Access(f"{entry.host}:{entry.port}", self._security), dict(sinks), self._committed)
+            sinks = {q.name: LinkSink(q, self.queues[q.name]) for q in part.app.queries if q.sent}
+            links = Links(Access(address, self._security, halting=self.paired), dict(sinks), self._committed)
             checkpoint = str(self._folder / "checkpoint")
-            self.run = Run(part.app, RunOptions(checkpoint=checkpoint, **options.run_options()), links)
+            app = replace(part.app, replicated=True, sharing=False) if self.paired else part.app
+            self.run = Run(app, RunOptions(checkpoint=checkpoint, **options.run_options()), links)
 
-    def _queue(self, name: str) -> Queue:
+    def _queue(self, name: str, parts: Mapping[str, Part], nodes: NodesFile) -> Queue:
         sent = self.part.plans[name]
         settings = QueueSettings(folder=self._folder / "queues", durable=True)
         queue = Queue(name, queue_schema(sent.plan.schema, sent.is_stream), settings)
-        readers = [*self.part.readers.get(name, ()), *([SELF] if name in self.part.used else [])]
-        for reader in readers:
+        readers, required = readers_of(self.part, name, parts, nodes)
+        own = [SELF] if name in self.part.used else []
+        for reader in readers + own:
             queue.open_reader(reader)
-        queue.require(readers)
+        queue.require(required + own)
         return queue
 
-    def _committed(self, oldest: dict[str, int]) -> None:
+    def _relay(self, stream: str, nodes: NodesFile, how: Following) -> Relay:
+        before, sent = nodes.entry(self.part.received[stream]), self.part.plans[stream]
+
+        def hole_for(note: str) -> pa.RecordBatch:
+            return hole(sent.plan.schema, sent.is_stream, int(note or 0))
+
+        watch = Watch(before.silence_us / 1e6)
+        return Relay(self.queues[stream], before.addresses, self.name, self._security, how, last_mark, hole_for, watch)
+
+    def _committed(self, oldest: dict[str, int], worked_off: dict[str, int]) -> None:
         for stream, number in oldest.items():
             if stream in self.part.used:
                 self.queues[stream].ack(SELF, number)
+        if self._by_hand:
+            (stream,), (made,) = self.part.used, self.part.made
+            if stream in worked_off:
+                self._commits.append((worked_off[stream], int(self.queues[made].status()["end"])))
+
+    def _look_around(self) -> None:
+        """Whoever is read by a neighbour leads; a leader by hand acknowledges inputs whose results are delivered."""
+        if not self.paired:
+            return
+        others = {name for stream in self.part.made for name in self.part.readers.get(stream, ())}
+        followed = any(count > 0 and reader.partition(".")[0] in others for (_, reader), count in self._server.followers.items())
+        if followed:
+            self._led_at = time.monotonic()
+        leads = followed or (self._leads and time.monotonic() - self._led_at < _LEADS_ON_S)
+        if leads != self._leads:
+            self._leads = leads
+            for relay in self._relays.values():
+                relay.lead(leads)
+        if self._by_hand and leads:
+            (stream,), (made,) = self.part.used, self.part.made
+            delivered, done = int(self.queues[made].status()["start"]), None
+            while self._commits and self._commits[0][1] <= delivered:
+                done = self._commits.popleft()
+            if done is not None:
+                self._relays[stream].ack(done[0], note=str(done[1]))
 
     def begin(self, spark: Any, ready: Callable[[], None]) -> None:
         """`ready` waits for the other nodes, if they are to begin together."""
@@ -103,7 +145,8 @@ class NodeRun:
 
     @property
     def active(self) -> bool:
-        """Whether there is more to wait for: inputs, or readers that have not got everything."""
+        """Does what is due, and says whether there is more to wait for: inputs, or readers that have not got everything."""
+        self._look_around()
         for relay in self._relays.values():
             if relay.error is not None:
                 raise relay.error
@@ -123,12 +166,24 @@ class NodeRun:
     def about(self) -> dict[str, Any]:
         """For `kigen status`."""
         told: dict[str, Any] = {
-            "node": self.part.node,
+            "node": self.name,
+            "role": "alone" if not self.paired else "leads" if self._leads else "stands by",
             "pid": os.getpid(),
             "state": self._state,
             "up_s": round(time.time() - self._began, 1),
         }
-        told["from"] = {name: {"node": self.part.received[name], "connected": relay.connected} for name, relay in self._relays.items()}
+        told["from"] = {
+            name: {
+                "node": self.part.received[name],
+                "connected": relay.connected,
+                "server": relay.address,
+                "rows": relay.rows,
+                "wire_bytes": relay.wire.received,
+                "switched": relay.switched[-5:],
+            }
+            for name, relay in self._relays.items()
+        }
+        told["sent"] = self._server.counters.to_json()
         told["queues"] = {name: _short(queue.status()) for name, queue in self.queues.items()}
         told["queries"] = {} if self.run is None or self._state == "starting" else self._queries(self.run)
         return told

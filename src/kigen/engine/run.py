@@ -44,7 +44,7 @@ class Links:
 
     access: Access
     sinks: dict[str, Sink]
-    on_commit: Callable[[dict[str, int]], None]
+    on_commit: Callable[[dict[str, int], dict[str, int]], None]  # and how far each stream is worked off
 
 
 class Run:

@@ -38,6 +38,7 @@ class StreamInput:
     progress_us: int | None = None
     ended: bool = False
     last_us: int | None = None  # with `ended`, of a stream from another node: the last timestamp of the streams behind it
+    jump: int | None = None  # before these tuples, others were let go: what waits is not needed, and results are numbered from here on
     steps_us: list[int] = field(default_factory=list)  # instants at which time must halt, so that others who read the same do the same
 
 
@@ -56,6 +57,8 @@ class Intake:
     def take_in(self, given: StreamInput) -> tuple[int, int]:
         """Add tuples; gives how many were accepted and how many were late."""
         accepted = late = 0
+        if given.jump is not None:
+            self._forget()
         for table in given.tables:
             if table.num_rows:
                 kept, dropped = self._add(table)
@@ -67,6 +70,9 @@ class Intake:
         self._steps += given.steps_us
         self._halting = self._halting or bool(given.steps_us)
         return accepted, late
+
+    def _forget(self) -> None:
+        self._parts, self._steps = [], []
 
     def _add(self, table: pa.Table) -> tuple[int, int]:
         accepted = dropped = 0

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from kigen.lifetimes.alive import State
 from kigen.lifetimes.blocks import FOREVER, Block, Fills
 from kigen.lifetimes.intake import Intake, StreamInput
-from kigen.lifetimes.sent import is_end, is_mark, last_of_end
+from kigen.lifetimes.sent import is_end, is_mark, last_of_end, outputs_of_hole
 from kigen.plan.nodes import Stream
 from kigen.plan.types import arrow_schema
 
@@ -42,6 +42,9 @@ class ReceivedIntake(Intake):
             self._births.append(Block(columns, _ints(start), _ints(end), _ints(holder), Fills.none()))
             accepted += len(start)
         return accepted, 0
+
+    def _forget(self) -> None:
+        self._births, self._deaths, self._steps = [], [], []
 
     @property
     def progress(self) -> int:
@@ -126,6 +129,13 @@ def input_of_rows(rows: pa.Table, halting: bool = False) -> StreamInput:
     rows, in whatever pieces, goes the same steps and gives the same rows in the same order."""
     marks = is_mark(rows)
     values = [int(v) for v in rows.column("_arrived").filter(marks).to_pylist()]
+    holes = [(place, outputs_of_hole(value)) for place, value in enumerate(values) if outputs_of_hole(value) is not None]
+    if holes:  # what lies before the last one is not needed
+        place, jump = holes[-1]
+        after = pc.indices_nonzero(marks)[place].as_py() + 1
+        given = input_of_rows(rows.slice(after), halting)
+        given.jump = jump
+        return given
     tuples = rows.filter(pc.invert(marks))
     ends = [v for v in values if is_end(v)]
     progress = [v for v in values if not is_end(v)]

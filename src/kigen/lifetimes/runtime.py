@@ -106,6 +106,10 @@ class TaskRuntime:
             result.counts[query.name] = {"in": sum(a for a, _ in shares), "late": sum(b for _, b in shares)}
         outputs: dict[str, list[pa.Table]] = {}
         give = give or (lambda name, table: outputs.setdefault(name, []).append(table))
+        for jump in (given.jump for given in inputs.values() if given.jump is not None):
+            for name, lines in self._lines.items():
+                if isinstance(lines, SentRows):
+                    give(name, lines.jump(jump))
         target = min(intake.progress for intake in self._intakes.values())
         for stop, ending in self._stops(target):
             if stop == END_OF_TIME:

@@ -20,6 +20,7 @@ from kigen.plan.nodes import Query
 from kigen.plan.types import Schema, arrow_schema
 
 END_OF_TIME = 2**62  # later than any death; marks of progress are at most this
+_HOLE_FROM = -(2**62) - 1  # a mark of a hole is this less the number of results before it
 _END_FROM = 2**62 + 2**61  # a mark of the end is this plus the last timestamp, or FOREVER
 
 
@@ -35,8 +36,24 @@ def is_mark(rows: pa.Table | pa.RecordBatch) -> pa.Array:
     return pc.and_(pc.is_null(rows.column("_from")), pc.equal(rows.column("_holder"), NO_HOLDER))
 
 
+def last_mark(rows: pa.RecordBatch) -> int | None:
+    """The place of the last mark among the rows."""
+    places = np.flatnonzero(np.asarray(is_mark(rows).to_numpy(zero_copy_only=False), bool))
+    return int(places[-1]) if len(places) else None
+
+
 def is_end(mark: int) -> bool:
     return mark > END_OF_TIME
+
+
+def hole(schema: Schema, is_stream: bool, outputs: int) -> pa.RecordBatch:
+    """A mark for rows that were let go before they came here, all their results being delivered: those to come are numbered from
+    `outputs` on."""
+    return _mark(queue_schema(schema, is_stream), _HOLE_FROM - outputs)
+
+
+def outputs_of_hole(mark: int) -> int | None:
+    return _HOLE_FROM - mark if mark <= _HOLE_FROM else None
 
 
 def last_of_end(mark: int) -> int | None:
@@ -71,8 +88,11 @@ class SentRows:
         return pa.RecordBatch.from_arrays([values.get(f.name, pa.nulls(len(end), f.type)) for f in self._schema], schema=self._schema)
 
     def _mark(self, value: int) -> pa.RecordBatch:
-        values = {"_holder": pa.array([NO_HOLDER], pa.int64()), "_arrived": pa.array(np.array([value]), pa.int64())}
-        return pa.RecordBatch.from_arrays([values.get(f.name, pa.nulls(1, f.type)) for f in self._schema], schema=self._schema)
+        return _mark(self._schema, value)
+
+    def jump(self, outputs: int) -> pa.Table:
+        """Rows to come are numbered from there on."""
+        return pa.Table.from_batches([_mark(self._schema, _HOLE_FROM - outputs)], self._schema)
 
     @property
     def held(self) -> int:
@@ -83,3 +103,8 @@ class SentRows:
 
     def load(self, state: State) -> None:
         self.finished = state["finished"]
+
+
+def _mark(schema: pa.Schema, value: int) -> pa.RecordBatch:
+    values = {"_holder": pa.array([NO_HOLDER], pa.int64()), "_arrived": pa.array(np.array([value]), pa.int64())}
+    return pa.RecordBatch.from_arrays([values.get(f.name, pa.nulls(1, f.type)) for f in schema], schema=schema)

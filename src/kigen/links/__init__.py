@@ -24,7 +24,7 @@ from kigen.links.errors import (
 from kigen.links.queue import MAIN, Appended, Queue
 from kigen.links.reading import Reading
 from kigen.links.record import ENDED, NO_PROGRESS
-from kigen.links.relay import Relay
+from kigen.links.relay import Following, Relay, Watch
 from kigen.links.server import LinkServer
 from kigen.links.settings import QueueSettings
 from kigen.links.writer import LinkWriter
@@ -39,6 +39,7 @@ __all__ = [
     "BadRequest",
     "CorruptLog",
     "Fenced",
+    "Following",
     "Link",
     "LinkDown",
     "LinkError",
@@ -61,4 +62,5 @@ __all__ = [
     "SequenceGap",
     "StorageFailed",
     "UnknownStream",
+    "Watch",
 ]

@@ -1,34 +1,113 @@
-"""A stream on its way through nodes: a thread follows the queue of the node before and appends to this node's own, offset by offset.
+"""A stream on its way through nodes: a thread follows the queue of the node before and appends to this node's own.
 
-Invariant: both queues number their tuples alike, so a restart goes on where the queue here ends, and whoever reads here may as well
-have read there. What is in the queue here is acknowledged there: this node's files answer for it from then on.
+A node before that has a standby is one of two servers whose queues hold the same rows at the same offsets: where one does not answer, the
+other is followed, from where the queue here ends. Rows are taken over in whole steps, up to a mark (`last_mark`): between marks, replicas
+may have saved and loaded their state at different times, and nobody needs half a step.
+Invariant: the queue here holds what the one before holds, in order, nothing twice. What is in it is acknowledged there (this node's files
+answer for it from then on), unless acks are given by hand (`by_hand`: a node with a standby keeps its inputs there until its results
+are delivered).
 """
 
 from __future__ import annotations
 
 import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
 
 from kigen.links.acker import Acker
 from kigen.links.address import Security
-from kigen.links.client import Link
+from kigen.links.client import Link, Received
 from kigen.links.connection import Patience
+from kigen.links.counters import WireBytes
 from kigen.links.errors import LinkDown, LinkError, QueueClosed, UnknownStream
 from kigen.links.queue import Queue
 from kigen.links.record import NO_PROGRESS
 
-_AGAIN_S = 0.2
+_AGAIN_S, _TELL_S = 0.2, 1.0
+_REMEMBERED = 100_000  # marks, for acks by hand
+PRODUCER = "relay"
+
+
+@dataclass(frozen=True)
+class Watch:
+    """When a node before counts as gone, if there is another: it does not answer for so long, asked so often."""
+
+    silence_s: float = 1.0
+    every_s: float = 0.1
+
+
+@dataclass(frozen=True)
+class Following:
+    """How rows are asked for. `batch`: so many at once or none; None: all that is there. `skipping`: rows that the node before has let go
+    are left out, and `hole` makes the row that stands for them."""
+
+    compress: str = "none"
+    batch: int | None = None
+    skipping: bool = False
+    by_hand: bool = False
 
 
 class Relay:
-    def __init__(self, queue: Queue, address: str, reader: str, security: Security | None = None, compress: str = "none") -> None:
-        self._queue, self._address, self._reader = queue, address, reader
-        self._security, self._compress = security, compress
+    def __init__(
+        self,
+        queue: Queue,
+        addresses: str | Sequence[str],
+        reader: str,
+        security: Security | None = None,
+        following: Following | None = None,
+        last_mark: Callable[[pa.RecordBatch], int | None] | None = None,
+        hole: Callable[[str], pa.RecordBatch] | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        self._queue, self._reader, self._security = queue, reader, security
+        self._addresses = (addresses,) if isinstance(addresses, str) else tuple(addresses)
+        self._following, self._last_mark, self._hole = following or Following(), last_mark, hole
+        self._watch = watch or Watch()
+        self._at = 0  # which address
+        self._eager = threading.Event()  # a batch is not waited for
         self._stopped = threading.Event()
         self._link: Link | None = None
+        self._acks: Acker | None = None
+        self._marks: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)  # behind a mark: offset here, offset there
+        self._wire = WireBytes(0, 0, True)
+        self._there = 0  # what is here, in the numbers there
         self.connected = False
+        self.rows = 0
+        self.switched: list[dict[str, float]] = []  # of each change to another server: when it was seen, when that one answered, had news
         self.error: LinkError | None = None  # what cannot be healed by trying again
         self._thread = threading.Thread(target=self._work, name=f"relay {queue.name}", daemon=True)
         self._thread.start()
+        if len(self._addresses) > 1 and not self._following.by_hand:
+            threading.Thread(target=self._tell_others, name=f"tell {queue.name}", daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return self._addresses[self._at]
+
+    @property
+    def wire(self) -> WireBytes:
+        """Bytes of all connections so far, both ways."""
+        link = self._link
+        return self._wire if link is None else _sum(self._wire, link.wire())
+
+    def lead(self, eager: bool) -> None:
+        """Whether others rely on this node now: then rows are taken as they come."""
+        if eager != self._eager.is_set():
+            (self._eager.set if eager else self._eager.clear)()
+            if (self._following.batch is not None or self._following.by_hand) and self._link is not None:
+                self._link.close()  # ask anew
+
+    def ack(self, here: int, note: str = "") -> None:
+        """By hand: whatever lies before the last mark up to this offset is done with."""
+        there = None
+        while self._marks and self._marks[0][0] <= here:
+            there = self._marks.popleft()[1]
+        if there is not None and self._acks is not None:
+            self._acks.done(there, note)
 
     def close(self) -> None:
         self._stopped.set()
@@ -36,31 +115,148 @@ class Relay:
             self._link.close()
         self._thread.join(10)
 
+    # --- inside ------------------------------------------------------------------------------------------------------
+
     def _work(self) -> None:
-        """The node before may not be up yet, or be gone for a while: tried until it is there."""
+        """The node before may not be up yet, or be gone for a while: tried until it, or its standby, is there."""
         while not self._stopped.is_set():
+            leading = self._eager.is_set()
             try:
                 self._follow()
             except (LinkDown, UnknownStream, QueueClosed):
-                self.connected = False
-                self._stopped.wait(_AGAIN_S)
+                pass
             except LinkError as error:
                 if not self._stopped.is_set():
                     self.error = error
                 return
+            self.connected = False
+            if leading == self._eager.is_set():  # not asked to begin anew
+                self._turn()
+
+    def _turn(self) -> None:
+        if len(self._addresses) > 1:
+            self._at = (self._at + 1) % len(self._addresses)
+            self.switched.append({"suspected_s": time.time()})
+            self._stopped.wait(0.02)
+        else:
+            self._stopped.wait(_AGAIN_S)
 
     def _follow(self) -> None:
-        name = self._queue.name
-        self._link = link = Link(self._address, self._security, Patience(patience_s=5.0))
+        several = len(self._addresses) > 1
+        patience = Patience(patience_s=0.0, call_s=self._watch.silence_s) if several else Patience(patience_s=5.0)
+        self._link = link = Link(self.address, self._security, patience)
+        over = threading.Event()
         try:
-            producer = self._queue.open_producer("relay")
-            link.open_reader(name, self._reader)
+            link.open_reader(self._queue.name, self._reader)
             self.connected = True
-            with Acker(link, name, self._reader) as acks:
-                acks.done(producer.next)
-                for got in link.follow(name, producer.next, reader=self._reader, compress=self._compress):
-                    progress_us = got.progress_us if got.progress_us != NO_PROGRESS else None
-                    self._queue.append(got.batches, got.first, producer="relay", epoch=producer.epoch, progress_us=progress_us)
-                    acks.done(got.next)
+            if self.switched and "answered_s" not in self.switched[-1]:
+                self.switched[-1]["answered_s"] = time.time()
+            if several:
+                threading.Thread(target=self._ping, args=(link, over), name=f"watch {self._queue.name}", daemon=True).start()
+            with Acker(link, self._queue.name, self._reader) as self._acks:
+                self._take(link)
+        finally:
+            over.set()
+            self._acks = None
+            self._wire = _sum(self._wire, link.wire())
+            self._link = None
+            link.close()
+
+    def _ping(self, followed: Link, over: threading.Event) -> None:
+        """Asks on a connection of its own; silence ends the following, and another server is tried."""
+        link = Link(self.address, self._security, Patience(patience_s=0.0, call_s=self._watch.silence_s))
+        try:
+            while not over.wait(self._watch.every_s):
+                try:
+                    link.status(self._queue.name)
+                except LinkError:
+                    if not over.is_set():
+                        followed.close()
+                    return
         finally:
             link.close()
+
+    def _require_me(self, link: Link) -> None:
+        """By hand, the leader's acks count, and not those of its other replica."""
+        name, mine = self._queue.name, self._reader.partition(".")[0]
+        required = [r for r in link.status(name)["required"] if r.partition(".")[0] != mine]
+        link.require(name, [*required, self._reader])
+
+    def _tell_others(self) -> None:
+        """What is here need not be kept by the server that is not followed, either."""
+        while not self._stopped.wait(_TELL_S):
+            there = self._there
+            for address in [a for a in self._addresses if a != self.address]:
+                link = Link(address, self._security, Patience(patience_s=0.0, call_s=self._watch.silence_s))
+                try:
+                    link.ack(self._queue.name, self._reader, there)
+                except LinkError:
+                    pass
+                finally:
+                    link.close()
+
+    def _take(self, link: Link) -> None:
+        how, waiting = self._following, list[pa.RecordBatch]()
+        producer = self._queue.open_producer(PRODUCER, counts="batches" if how.skipping else "tuples")
+        there = max(producer.next - 1, 0) if how.skipping else producer.next  # skipping, a unit's number is where it ends there
+        if not how.by_hand and self._acks is not None:
+            self._acks.done(there)
+        self._there = there
+        if how.by_hand and self._eager.is_set():
+            self._require_me(link)
+        asked = {} if how.batch is None or self._eager.is_set() else {"min_tuples": how.batch, "max_tuples": how.batch}
+        answers = link.follow(
+            self._queue.name,
+            there,
+            reader=self._reader,
+            compress=how.compress,
+            skip_trimmed=how.skipping,
+            may_be_ahead=len(self._addresses) > 1,
+            **asked,
+        )
+        first = there  # of what waits for its mark
+        for got in answers:
+            if got.first > first + sum(b.num_rows for b in waiting):
+                first, waiting = got.first, [self._hole(got.note)] if self._hole is not None else []
+                first -= len(waiting)
+            waiting += got.batches
+            ready, waiting = self._whole_steps(waiting)
+            rows = sum(b.num_rows for b in ready)
+            if not rows and not waiting:
+                self._progress(got, producer.epoch)
+                continue
+            if rows:
+                self._append(ready, first, first + rows, got, producer.epoch, complete=not waiting)
+                first += rows
+
+    def _append(self, batches: list[pa.RecordBatch], first: int, end: int, got: Received, epoch: int, complete: bool) -> None:
+        how = self._following
+        progress_us = got.progress_us if complete and got.progress_us != NO_PROGRESS else None
+        number = end if how.skipping else first
+        done = self._queue.append(batches, number, producer=PRODUCER, epoch=epoch, progress_us=progress_us)
+        self.rows += sum(b.num_rows for b in batches)
+        self._marks.append((done.end, end))
+        self._there = end
+        if self.switched and "news_s" not in self.switched[-1]:
+            self.switched[-1]["news_s"] = time.time()
+        if not how.by_hand and self._acks is not None:
+            self._acks.done(end)
+
+    def _progress(self, got: Received, epoch: int) -> None:
+        if got.progress_us != NO_PROGRESS:
+            self._queue.progress(got.progress_us, PRODUCER, epoch)
+
+    def _whole_steps(self, batches: list[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
+        """Up to the last mark, and what follows it."""
+        if self._last_mark is None:
+            return batches, []
+        for i in range(len(batches) - 1, -1, -1):
+            place = self._last_mark(batches[i])
+            if place is not None:
+                rest = [batches[i].slice(place + 1)] if place + 1 < batches[i].num_rows else []
+                return [*batches[:i], batches[i].slice(0, place + 1)], rest + batches[i + 1 :]
+        return [], batches
+
+
+def _sum(a: WireBytes, b: WireBytes) -> WireBytes:
+    return WireBytes(a.sent + b.sent, a.received + b.received, a.measured and b.measured)

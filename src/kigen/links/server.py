@@ -12,6 +12,7 @@ import hmac
 import json
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -47,6 +48,7 @@ class LinkServer:
         tls = may_serve(where, security)
         self.queues: dict[str, Queue] = {q.name: q for q in queues}
         self.about = about
+        self.followers: Counter[tuple[str, str]] = Counter()  # (stream, reader) that follow now
         self.counters = Counters()  # sent to each reader and taken from each producer, as "stream/name"
         self.closing = threading.Event()
         try:
@@ -124,7 +126,17 @@ class _Service(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow counts as 
             raise as_flight(error) from error
         sent = self._server.counters.of(f"{queue.name}/{how['reader']}")
         messages = give(queue, how, sent, self._gone(context, threading.Event()))
+        if how["follow_s"] > 0:
+            messages = self._counted((queue.name, how["reader"]), messages)
         return fl.GeneratorStream(EMPTY_SCHEMA, _for_flight(messages))
+
+    def _counted(self, who: tuple[str, str], messages: Iterator[bytes]) -> Iterator[bytes]:
+        followers = self._server.followers
+        followers[who] += 1
+        try:
+            yield from messages
+        finally:
+            followers[who] -= 1
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         put = _Put(writer)

@@ -15,8 +15,25 @@ from kigen.placement.nodes_values import Section, Values, suggest
 from kigen.placement.problem import Link, Node
 
 FIRST_PORT = 47100
-RECOVERIES = ("precise", "rollback", "gap")
+STANDBYS = ("lazy", "active", "upstream")
+CODECS = ("none", "zlib", "zstd", "lz4")
+RECOVERIES = ("precise", "rollback")
+STANDBY_PORT = 500  # a standby's own port lies so far behind its node's, unless it is given
 _TOP = ("period", "default_deadline", "token_file", "nodes", "links", "streams", "results", "operators")
+_NODE = (
+    "speed",
+    "address",
+    "standby",
+    "standby_address",
+    "batch",
+    "compress",
+    "recovery",
+    "silence",
+    "recovery_within",
+    "overhead_below",
+    "certificate",
+    "key",
+)
 EXAMPLE = '[nodes.car]\nspeed = 1.0\n\n[streams.readings]\nborn = "car"\n\n[results]\nhot = "car"'
 
 
@@ -33,18 +50,35 @@ class NodesFileError(ValueError):
 
 @dataclass(frozen=True)
 class NodeEntry:
-    """`standby`, `batch` (tuples; 0: never), `compress`, `recovery`: how the node's work is taken over when it dies."""
+    """`standby`, `batch` (tuples; None: to be chosen), `compress`, `recovery`: how the node's work is taken over when it dies, and at what
+    price; `silence_us`: how long it must not answer to count as dead."""
 
     name: str
     speed: float = 1.0
     host: str = "127.0.0.1"
     port: int = FIRST_PORT
     standby: str | None = None
-    batch: int = 1
-    compress: bool = False
+    batch: int | None = 25
+    compress: str = "none"
     recovery: str = "precise"
+    standby_host: str = "127.0.0.1"
+    standby_port: int = FIRST_PORT + STANDBY_PORT
+    silence_us: float = 1e6
+    recovery_within_us: float | None = None  # batch = "auto": the limits it is chosen by
+    overhead_below: float | None = None
     certificate: str | None = None
     key: str | None = None
+
+    @property
+    def rows_at_once(self) -> int | None:
+        """What the standby waits for before it takes rows: one (active), a batch (lazy), for ever (upstream: None)."""
+        return {"active": 1, "upstream": None}.get(self.standby or "", self.batch)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where it is served, the standby last."""
+        own, other = f"{self.host}:{self.port}", f"{self.standby_host}:{self.standby_port}"
+        return (own,) if self.standby is None else (own, other)
 
     @property
     def node(self) -> Node:
@@ -121,26 +155,51 @@ class _Parser:
                 continue
             entries.append(self._node(name, Values(Section(f"nodes.{name}", value), self.errors), FIRST_PORT + i))
         used: dict[tuple[str, int], str] = {}
-        for entry in entries:
-            other = used.setdefault((entry.host, entry.port), entry.name)
-            if other != entry.name:
-                self.errors.append(
-                    f"nodes {other} and {entry.name} have the same address {entry.host}:{entry.port}: give each its own port"
-                )
+        for name, host, port in self._served(entries):
+            other = used.setdefault((host, port), name)
+            if other != name:
+                self.errors.append(f"nodes {other} and {name} have the same address {host}:{port}: give each its own port")
         return tuple(entries)
 
+    @staticmethod
+    def _served(entries: list[NodeEntry]) -> list[tuple[str, str, int]]:
+        own = [(entry.name, entry.host, entry.port) for entry in entries]
+        return own + [(f"{e.name} (standby)", e.standby_host, e.standby_port) for e in entries if e.standby is not None]
+
     def _node(self, name: str, v: Values, port: int) -> NodeEntry:
-        v.only(("speed", "address", "standby", "batch", "compress", "recovery", "certificate", "key"))
+        v.only(_NODE)
         host, own_port = v.address("address", port)
-        standby = v.text("standby")
-        if standby is not None and self._is_node(standby, f"[nodes.{name}] standby") and standby == name:
-            self.errors.append(f"[nodes.{name}] standby = '{name}': a node cannot stand by for itself; name another")
-        recovery = v.text("recovery") or "precise"
-        if recovery not in RECOVERIES:
-            self.errors.append(f"[nodes.{name}] recovery = '{recovery}': write one of {', '.join(RECOVERIES)}")
-        speed, batch = v.number("speed", 1.0, above=0), v.number("batch", 1.0, least=0, whole=True)
-        files = v.text("certificate"), v.text("key")
-        return NodeEntry(name, speed, host, own_port, standby, int(batch), v.flag("compress"), recovery, *files)
+        standby = self._one_of(v, name, "standby", STANDBYS, None)
+        other_host, other_port = v.address("standby_address", own_port + STANDBY_PORT)
+        batch: float | None = None
+        if v.values.get("batch") != "auto":
+            batch = v.number("batch", 25.0, least=1, whole=True)
+        within, below = v.duration("recovery_within", 0.0) or None, v.percent("overhead_below")
+        if batch is None and standby is not None and within is None and below is None:
+            self.errors.append(f"[nodes.{name}] batch = 'auto': say by what, with recovery_within = '2 s' or overhead_below = '30 %'")
+        return NodeEntry(
+            name,
+            v.number("speed", 1.0, above=0),
+            host,
+            own_port,
+            standby,
+            None if batch is None else int(batch),
+            self._one_of(v, name, "compress", CODECS, "none") or "none",
+            self._one_of(v, name, "recovery", RECOVERIES, "precise") or "precise",
+            other_host,
+            other_port,
+            v.duration("silence", 1e6),
+            within,
+            below,
+            v.text("certificate"),
+            v.text("key"),
+        )
+
+    def _one_of(self, v: Values, name: str, key: str, known: tuple[str, ...], default: str | None) -> str | None:
+        value = v.text(key)
+        if value is not None and value not in known:
+            self.errors.append(f"[nodes.{name}] {key} = '{value}': write one of {', '.join(known)}")
+        return default if value is None else value
 
     def _links(self) -> tuple[Link, ...]:
         entries = self.table.get("links")

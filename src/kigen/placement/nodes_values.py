@@ -104,6 +104,17 @@ class Values:
             return default
         return float(found[1]) * _TIME_US[found[2]]
 
+    def percent(self, key: str) -> float | None:
+        """A share, of 1."""
+        value = self.values.get(key)
+        if value is None:
+            return None
+        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*%\s*", value) if isinstance(value, str) else None
+        if found is None:
+            self._wrong(key, value, "write it as '30 %'")
+            return None
+        return float(found[1]) / 100
+
     def bandwidth(self, key: str) -> float | None:
         """Bytes a second."""
         value = self.values.get(key)

@@ -7,10 +7,11 @@ knows by its number. What `mark` gives names the last unit, so after a restart n
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kigen.connectors import Sink
 from kigen.connectors.sinks import Mark
-from kigen.lifetimes.sent import is_end, is_mark, queue_schema
+from kigen.lifetimes.sent import is_end, is_mark, outputs_of_hole, queue_schema
 from kigen.links import ENDED, Queue
 from kigen.plan.nodes import Query
 
@@ -34,6 +35,7 @@ class LinkSink(Sink):
         self._batches += table.select(self._columns.names).cast(self._columns).combine_chunks().to_batches()
 
     def mark(self) -> Mark:
+        self._jump()
         if self._batches:
             last = self._batches[-1].slice(self._batches[-1].num_rows - 1)
             ended = is_mark(last)[0].as_py() and is_end(int(last.column("_arrived")[0].as_py()))
@@ -42,6 +44,20 @@ class LinkSink(Sink):
             self._unit += 1
             self._batches = []
         return {"unit": self._unit}
+
+    def _jump(self) -> None:
+        """Rows behind a hole in the input are numbered as the other replica numbers them; what lies before is delivered."""
+        for i in range(len(self._batches) - 1, -1, -1):
+            batch = self._batches[i]
+            values = batch.column("_arrived").filter(is_mark(batch)).to_pylist()
+            jumps = [(place, value) for place, value in enumerate(values) if outputs_of_hole(value) is not None]
+            if jumps:
+                outputs = outputs_of_hole(jumps[-1][1])
+                assert outputs is not None
+                after = pc.indices_nonzero(is_mark(batch))[jumps[-1][0]].as_py() + 1
+                self._batches = [b for b in (batch.slice(after), *self._batches[i + 1 :]) if b.num_rows]
+                self._queue.skip(outputs, _PRODUCER, self._epoch)
+                return
 
     def close(self) -> None:
         """The queue is the node's."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from kigen.connectors.base import InputError, LiveSource, Position, Range, Rows, Times
 from kigen.lifetimes.received import input_of_rows
-from kigen.lifetimes.sent import END_OF_TIME, is_end, is_mark, queue_schema
+from kigen.lifetimes.sent import END_OF_TIME, is_end, is_mark, outputs_of_hole, queue_schema
 from kigen.links import Link, LinkError, Security
 from kigen.plan.nodes import Stream
 
@@ -163,7 +163,7 @@ class _Follower:
                 for place in np.flatnonzero(marks).tolist():
                     if is_end(int(arrived[place])):
                         self.total = offset + place + 1
-                    else:
+                    elif outputs_of_hole(int(arrived[place])) is None:
                         self._marks.append((offset + place + 1, int(arrived[place])))
                 del self._marks[:-4096]
                 self._times.append(times)

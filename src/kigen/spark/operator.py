@@ -140,6 +140,7 @@ def _inputs(read: list[tuple[Range, Rows]]) -> dict[str, StreamInput]:
             continue
         given.tables += rows.given.tables
         given.steps_us += rows.given.steps_us
+        given.jump = given.jump if rows.given.jump is None else rows.given.jump
         given.progress_us = given.progress_us if rows.given.progress_us is None else rows.given.progress_us
         given.ended = given.ended or rows.given.ended or piece.ended
         given.last_us = given.last_us if rows.given.last_us is None else rows.given.last_us

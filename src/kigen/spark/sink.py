@@ -44,7 +44,8 @@ class BatchSink:
         self.lock = threading.Lock()
         self._pool = ThreadPoolExecutor(_DURABLE_AT_ONCE, thread_name_prefix="kigen-sink")
         self.error: Exception | None = None
-        self.on_commit: Callable[[dict[str, int]], None] | None = None  # of each stream read by number: what a replay may still ask for
+        # Of each stream read by number: what a replay may still ask for, and how far it is worked off.
+        self.on_commit: Callable[[dict[str, int], dict[str, int]], None] | None = None
         self._kept: dict[str, dict[str, int]] = {}
         self.commits: deque[tuple[float, int]] = deque(maxlen=10_000)  # monotonic time, tuples in so far: for measurements
         last = self._log.last()
@@ -155,7 +156,7 @@ class BatchSink:
         self._collect(named)
         self._kept |= {task: note["kept"] for task, note in notes if note["kept"]}
         if self.on_commit is not None:
-            self.on_commit(self._oldest())
+            self.on_commit(self._oldest(), {s: int(at["index"]) for s, at in positions.items() if "index" in at})
 
     def _oldest(self) -> dict[str, int]:
         """Of streams that all their tasks have read of since the start: what no replay of any of them goes back behind."""
