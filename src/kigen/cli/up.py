@@ -95,7 +95,7 @@ class Processes:
                 return False
             for name, process in list(self._running.items()):
                 code = process.poll()
-                if code is None:
+                if code is None or name not in self._running:
                     continue
                 del self._running[name]
                 if code < 0:

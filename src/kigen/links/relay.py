@@ -209,7 +209,7 @@ class Relay:
             self._queue.name,
             there,
             reader=self._reader,
-            compress=how.compress,
+            compress="none" if self._eager.is_set() else how.compress,
             skip_trimmed=how.skipping,
             may_be_ahead=len(self._addresses) > 1,
             **asked,
