@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from kigen.bench.admission import measure_admission
 from kigen.bench.deadlines import CLASSES_S, QUERIES, DeadlinesSettings, app_text, cell_of, least_sdmr, saturated_rate
 from kigen.bench.deadlines_shown import deadlines_table, draw_deadlines
 from kigen.connectors import LiveSource, open_source
@@ -61,9 +62,12 @@ def test_cells_count_what_was_late_or_shed_class_by_class(tmp_path: Path) -> Non
         "capacity": 9000.0,
         "machine": {"cores": 2, "date": "today"},
         "settings": {"seconds": 60.0},
+        "alone": {"all": [2e6, 1e6, 4e6], "pack": [1e6, 1.9e6, 3e6]},
+        "admission": [measure_admission("pack", queries=3, waiting=20, triggers=3)],
     }
     draw_deadlines(result, tmp_path / "d.png")
     assert (tmp_path / "d.png").stat().st_size > 10_000
     console = Console(width=160, record=True, file=io.StringIO())
     console.print(deadlines_table(result))
-    assert "0.60 (safe)" in console.export_text()
+    shown = console.export_text(clear=False)
+    assert "0.60 (safe)" in shown and "pack over all 0.950" in shown and "with 3 queries" in shown

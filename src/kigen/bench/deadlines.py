@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from kigen.bench.admission import measure_admission
 from kigen.bench.machine import describe_machine
 from kigen.bench.worker import Contestant
 from kigen.bench.workspace import workspace
@@ -59,13 +60,20 @@ def app_text(rate: float, seconds: float, settings: DeadlinesSettings, arrivals:
     return "\n".join(lines)
 
 
+ALONE_S = 15.0
+ALONE = """
+CREATE STREAM s (k BIGINT, v DOUBLE) FROM synthetic (rate = 2000000, k = 'sequence', v = 'uniform(0, 100)');
+CREATE QUERY q AS SELECT k, v FROM s [ROWS 10] WHERE v > 50 INTO parquet (path = 'q');
+"""
+
+
 class DeadlinesBench:
     def __init__(self, settings: DeadlinesSettings, tell: Callable[[str], None]) -> None:
         self.settings, self._tell = settings, tell
 
     @property
     def steps(self) -> int:
-        return 2 + len(self.settings.loads) * len(self.settings.policies)
+        return 4 + len(self.settings.loads) * len(self.settings.policies)
 
     def run(self, advance: Callable[[], None]) -> dict[str, Any]:
         settings = self.settings
@@ -88,9 +96,32 @@ class DeadlinesBench:
                     self._tell(f"load {load}, {policy}")
                     cells.append(cell_of(str(load), number, policy, self._ask(kigen, work, text, policy), fixed_s, settings.seconds))
                     advance()
+            alone = self._alone(kigen, work)
+            advance()
+        self._tell("what admission costs")
+        admission = [measure_admission(policy) for policy in dict.fromkeys(("all", *settings.policies))]
+        advance()
         shown = {**asdict(settings), "out": None}
         found = {"fixed_s": fixed_s, "capacity": capacity, "safe": safe, "classes_s": list(CLASSES_S)}
-        return {"bench": "deadlines", "machine": describe_machine(), "settings": shown, **found, "cells": cells}
+        return {
+            "bench": "deadlines",
+            "machine": describe_machine(),
+            "settings": shown,
+            **found,
+            "cells": cells,
+            "alone": alone,
+            "admission": admission,
+        }
+
+    def _alone(self, kigen: Contestant, work: Path) -> dict[str, list[float]]:
+        """One query, no deadline, more than enough to do: tuples a second by `all` and by `pack`, in turns."""
+        rates: dict[str, list[float]] = {"all": [], "pack": []}
+        for trial in range(3):
+            for policy in rates:
+                self._tell(f"one query alone, {policy}, trial {trial + 1}")
+                answer = self._ask(kigen, work, ALONE, policy, limit_s=ALONE_S)
+                rates[policy].append(saturated_rate(answer["commits"]) / QUERIES)
+        return rates
 
     def _ask(self, kigen: Contestant, work: Path, text: str, policy: str, limit_s: float | None = None) -> dict[str, Any]:
         request = {"app": text, "folder": str(work / "app"), "policy": policy, "limit_s": limit_s}

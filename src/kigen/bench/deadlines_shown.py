@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import matplotlib
@@ -37,7 +38,19 @@ def deadlines_table(result: dict[str, Any]) -> RenderableType:
         table.add_row(load, cell["policy"], *shares, *numbers, p95, f"{cell['batches']:,}", f"{cell['batch_ms']['p50']:,.0f} ms")
     machine, fixed_ms = result["machine"], result["fixed_s"] * 1000
     told = f"{machine['cores']} cores, {machine['date']}; capacity {result['capacity']:,.0f} tuples/s; F {fixed_ms:.0f} ms; "
-    return Group(Text(told + f"{result['settings']['seconds']:.0f} s a cell", style="dim"), table)
+    return Group(Text(told + f"{result['settings']['seconds']:.0f} s a cell", style="dim"), table, *_beside(result))
+
+
+def _beside(result: dict[str, Any]) -> list[Text]:
+    """One query alone, and what admission costs."""
+    rates = {policy: median(found) for policy, found in result["alone"].items()}
+    alone = ", ".join(f"{policy} {rate / 1e6:.2f} M/s" for policy, rate in rates.items())
+    costs = ", ".join(f"{one['policy']} {one['ms']:.1f} ms" for one in result["admission"])
+    queries = result["admission"][0]["queries"]
+    return [
+        Text(f"one query without a deadline: {alone}; pack over all {rates['pack'] / rates['all']:.3f}"),
+        Text(f"admission, a trigger with {queries} queries: {costs}"),
+    ]
 
 
 def draw_deadlines(result: dict[str, Any], target: Path) -> None:

@@ -37,6 +37,7 @@ class SyntheticSource(LiveSource):
         self._delay_us = 0 if option("delay") is None else duration_us(self._owner, "delay", option("delay"))
         self._start_us = self._start(option("start"), start_us)
         self._total: int | None = None
+        self._counted = False
 
     def initial(self) -> Position:
         if not self.live and self._duration_us is None and self._rows is None:
@@ -75,7 +76,8 @@ class SyntheticSource(LiveSource):
         return None if total is None else min(1.0, int(position["index"]) / total) if total else 1.0
 
     def total(self) -> int | None:
-        if self._total is None:
+        if not self._counted:
+            self._counted = True
             by_time = None if self._duration_us is None else self._arrivals.count_before(self._duration_us)
             self._total = min((n for n in (by_time, self._rows) if n is not None), default=None)
         return self._total

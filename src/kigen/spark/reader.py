@@ -6,7 +6,6 @@ No tuple passes here; workers read the ranges themselves (docs/decisions/002).
 
 from __future__ import annotations
 
-import copy
 import json
 import time
 from collections.abc import Iterator
@@ -64,7 +63,7 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
         return end
 
     def _live(self, start: Offset, now_us: int, closing: bool) -> Live:
-        queues = copy.deepcopy(start["queues"])
+        queues = {task: {stream: dict(at) for stream, at in streams.items()} for task, streams in start["queues"].items()}
         if self._scheduling is None:
             sources = {n: s for n, s in self._open(start["started_us"]).items() if isinstance(s, LiveSource) and s.live}
             spec, costs = self._spec, Path(self._spec.checkpoint) / "costs.json"
