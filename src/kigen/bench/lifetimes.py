@@ -17,7 +17,7 @@ from kigen.bench.kernel import run_kernel
 from kigen.bench.machine import describe_machine
 from kigen.bench.memory import SMALLEST_WINDOW, window_memory
 from kigen.bench.queries import BY_NAME, KINDS, QUERIES, WINDOWS, PaperQuery
-from kigen.bench.worker import Contestant
+from kigen.bench.worker import Contestant, ContestantFailed
 from kigen.bench.workspace import workspace
 
 FILE_ROWS = 250_000
@@ -82,6 +82,7 @@ class LifetimesBench:
         self._work = settings.out
         self._stores: dict[str, str] = {}  # query -> the state store that was faster
         self._store_rates: dict[str, dict[str, float]] = {}
+        self.failed: str | None = None  # why it ended before the end
 
     @property
     def cells(self) -> list[Cell]:
@@ -104,17 +105,23 @@ class LifetimesBench:
             Contestant("kigen.bench.kigen_side", self._work / "kigen.log") as kigen,
             Contestant("kigen.bench.plain_side", self._work / "plain.log") as plain,
         ):
-            for name in self.settings.queries:
-                self._tell(f"{name}: warming up")
-                self._warm_up(BY_NAME[name], kigen, plain)
-                for cell in (c for c in cells if c.query.name == name):
-                    for trial in range(self.settings.trials):
-                        self._trial(cell, trial, kigen, plain)
-                        advance()
-                    self._check(cell)
-        if self.settings.memory:
+            try:
+                self._run_cells(cells, kigen, plain, advance)
+            except (ContestantFailed, KeyboardInterrupt) as error:  # what was measured stays
+                self.failed = str(error) or "interrupted"
+        if self.settings.memory and self.failed is None:
             memory = list(self._memory())
-        return self._result(machine, cells, memory)
+        return self._result(machine, [c for c in cells if c.rates], memory)
+
+    def _run_cells(self, cells: list[Cell], kigen: Contestant, plain: Contestant, advance: Callable[[], None]) -> None:
+        for name in self.settings.queries:
+            self._tell(f"{name}: warming up")
+            self._warm_up(BY_NAME[name], kigen, plain)
+            for cell in (c for c in cells if c.query.name == name):
+                for trial in range(self.settings.trials):
+                    self._trial(cell, trial, kigen, plain)
+                    advance()
+                self._check(cell)
 
     def _trial(self, cell: Cell, trial: int, kigen: Contestant, plain: Contestant) -> None:
         turns: list[tuple[str, Callable[[], tuple[float, int]]]] = []
@@ -210,6 +217,7 @@ class LifetimesBench:
             "bench": "lifetimes",
             "machine": machine,
             "settings": {"trials": s.trials, "batch_rows": s.batch_rows, "tuples": s.tuples, "plain_tuples_stateful": s.plain_tuples},
+            "failed": self.failed,
             "plain_state_stores": self._store_rates,
             "cells": [cell_json(cell) for cell in cells],
             "memory": memory,
