@@ -1,17 +1,14 @@
-"""Admission costs at most 5 ms for 300 queries with 1,000 basic batches each, and does not look at what it does not take."""
+"""A decision does not look at what it does not take. What it costs, `kigen bench deadlines` measures (kigen.bench.admission)."""
 
 from __future__ import annotations
-
-import time
 
 import numpy as np
 import pytest
 
-from kigen.schedule import POLICY_NAMES, Completion, Policy, ScheduledTask, Settings, make_policy
+from kigen.schedule import Policy, ScheduledTask, Settings, make_policy
 from kigen.schedule.basic_batch_manager import BasicBatchManager
 
 QUERIES, BATCHES = 300, 1000
-BUDGET_S = 0.005
 
 
 def filled(name: str, firm: bool = False) -> Policy:
@@ -21,20 +18,6 @@ def filled(name: str, firm: bool = False) -> Policy:
     arrivals = np.repeat(np.arange(BATCHES) * 20_000.0, QUERIES)
     policy.arrived_many(owners, np.full(len(owners), 3), arrivals)
     return policy
-
-
-@pytest.mark.parametrize("name", POLICY_NAMES)
-def test_a_decision_takes_at_most_five_milliseconds(name: str) -> None:
-    policy = filled(name)
-    taken, now = [], BATCHES * 20_000.0
-    for _ in range(12):
-        began = time.perf_counter()
-        decision = policy.next(now)
-        taken.append(time.perf_counter() - began)
-        policy.completed(Completion(now, 400_000.0, decision.admit))
-        policy.arrived_many(np.arange(QUERIES), np.full(QUERIES, 3), np.full(QUERIES, now))
-    taken = taken[:1] if name == "all" else taken  # which leaves little for the later ones
-    assert np.median(taken) <= BUDGET_S, taken
 
 
 def test_the_papers_policies_touch_only_the_batches_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,8 +37,6 @@ def test_the_papers_policies_touch_only_the_batches_they_take(monkeypatch: pytes
 
 def test_shedding_thousands_is_one_decision() -> None:
     policy = filled("pack", firm=True)
-    began = time.perf_counter()
     decision = policy.next(1e12)
-    assert time.perf_counter() - began < 10 * BUDGET_S
     assert decision.idle
     assert sum(count for _, count in decision.shed) == 3 * QUERIES * BATCHES

@@ -97,3 +97,21 @@ def test_firm_shed_and_cost_at_work(engine: Engine, tmp_path: Path) -> None:
     assert (firm["in"], firm["shed"]) == (600, 600 - len(dear))
     assert firm["sdmr"] == (firm["missed"] + firm["shed"]) / 600
     assert result.report["costs"]["tasks"]["task0"]["tuple_us"] > 4 * result.report["costs"]["tasks"]["task1"]["tuple_us"]
+
+
+def test_a_full_buffer_drops_the_oldest_and_counts_them(engine: Engine, tmp_path: Path) -> None:
+    app = tmp_path / "cars.cql"
+    app.write_text(
+        """CREATE STREAM cars (id BIGINT) FROM synthetic (rate = 100, duration = '4 s', id = 'sequence') BUFFER 20;
+           CREATE QUERY dear COST 30000 MICROSECONDS AS ISTREAM(SELECT id FROM cars [NOW]);""",
+        encoding="utf-8",
+    )
+    result = engine.run(app, drain=False, output=str(tmp_path), keep_results=False)
+    with (tmp_path / "dear.csv").open(encoding="utf-8") as file:
+        ids = [int(row["id"]) for row in csv.DictReader(file)]
+    told = result.report["queries"]["dear"]
+    assert result.finished
+    assert told["dropped"] > 0, "30 ms a tuple, 100 tuples a second: it cannot keep up"
+    assert (told["in"], told["shed"], told["out"], told["dropped"]) == (400, 0, len(ids), 400 - len(ids))
+    assert ids == sorted(set(ids))
+    assert ids[-1] == 399, "the newest have room"

@@ -16,7 +16,7 @@ from kigen.connectors.base import Times
 from kigen.plan import bind
 from kigen.plan.nodes import App
 from kigen.plan.tasks import extract_tasks
-from kigen.schedule import Settings
+from kigen.schedule import POLICY_NAMES, ScheduledTask, Settings, make_policy
 from kigen.spark.admission import batch_of, initial_offset, next_offset
 from kigen.spark.scheduling import Scheduling
 from kigen.spark.scratch import Committed
@@ -253,3 +253,41 @@ def test_random_runs_take_every_tuple_once_in_order() -> None:
                     assert piece["progress_us"] >= reached[task][piece["stream"]]
                     reached[task][piece["stream"]] = piece["progress_us"]
         assert at == {task: {s: len(times[s]) for s in streams} for task, streams in at.items()}, (seed, policy)
+
+
+def test_a_buffer_bounds_what_waits_and_drops_the_oldest() -> None:
+    app = bind(
+        "CREATE STREAM s0 (v BIGINT) FROM synthetic (rate = 1, v = 'sequence') BUFFER 4;\n"
+        "CREATE STREAM s1 (v BIGINT) FROM synthetic (rate = 1, v = 'sequence');\n"
+        "CREATE QUERY q0 AS SELECT v FROM s0 [ROWS 5];\n"
+        "CREATE QUERY q1 AS SELECT a.v FROM s0 [ROWS 5] AS a, s1 [ROWS 5] AS b;\n"
+    )
+    tasks = extract_tasks(app)
+    sources = {"s0": Listed([i * 10 for i in range(20)]), "s1": Listed([5, 15])}
+    offset = initial_offset(dict(sources), tasks, 0)
+    scheduling = Scheduling(app, tasks, sources, offset["queues"], ("all", Settings()), 10**6)
+    for policy_now_us, dropped, read in ((95, 6, 4), (125, 0, 3), (1000, 3, 4)):
+        queues = {t: {s: dict(at) for s, at in streams.items()} for t, streams in offset["queues"].items()}
+        taken = scheduling.next(offset["seq"] + 1, policy_now_us, queues, Committed(), False)
+        for task in tasks:
+            mine = taken[task.name]
+            assert mine.dropped.get("s0", 0) == dropped
+            assert sum(piece.rows or 0 for piece in mine.ranges if piece.stream == "s0") == read
+            assert "s1" not in mine.shed
+        offset = next_offset(offset, {}, 0, policy_now_us, (queues, taken))
+
+
+@pytest.mark.parametrize("name", POLICY_NAMES)
+def test_what_is_evicted_does_not_wait(name: str) -> None:
+    policy = make_policy(name, [ScheduledTask("a", 1e6), ScheduledTask("b", 2e6)], Settings())
+    for at in range(10):
+        policy.arrived(0, 3, at * 150_000.0)
+        policy.arrived(1, 1, at * 150_000.0)
+    policy.evict(0, 7)
+    policy.evict(1, 10)
+    assert (policy.pending(0), policy.pending(1)) == (23, 0)
+    admitted = 0
+    while not (decision := policy.next(0.0)).idle:
+        assert {task for task, _ in decision.admit} == {0}
+        admitted += sum(count for _, count in decision.admit)
+    assert admitted == 23

@@ -45,11 +45,11 @@ def _beside(result: dict[str, Any]) -> list[Text]:
     """One query alone, and what admission costs."""
     rates = {policy: median(found) for policy, found in result["alone"].items()}
     alone = ", ".join(f"{policy} {rate / 1e6:.2f} M/s" for policy, rate in rates.items())
-    costs = ", ".join(f"{one['policy']} {one['ms']:.1f} ms" for one in result["admission"])
+    costs = ", ".join(f"{one['policy']} {one['policy_ms']:.1f} of {one['ms']:.1f} ms" for one in result["admission"])
     queries = result["admission"][0]["queries"]
     return [
         Text(f"one query without a deadline: {alone}; pack over all {rates['pack'] / rates['all']:.3f}"),
-        Text(f"admission, a trigger with {queries} queries: {costs}"),
+        Text(f"decision and all of admission, a trigger with {queries} queries: {costs}"),
     ]
 
 

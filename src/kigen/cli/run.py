@@ -68,10 +68,13 @@ def run_app(arguments: RunArguments) -> None:
 
 
 def without_effect(app: App, drain: bool) -> list[str]:
-    """Clauses that drop tuples, where none may be dropped; and those that nothing acts on yet."""
-    notes = [f"BUFFER of {s.name} has no effect yet: queues are not bounded" for s in app.streams if s.buffer is not None]
+    """Clauses that drop tuples, where none may be dropped."""
+    waits = {s.name for s in app.streams if s.source.name.lower() == "synthetic"}
+    bounded = [s.name for s in app.streams if s.buffer is not None]
+    notes = [f"BUFFER of {name} has no effect: a file waits for whoever reads it" for name in bounded if name not in waits]
     if drain:
-        names = [("SHED", s.name) for s in app.streams if s.shed is not None] + [("FIRM", q.name) for q in app.queries if q.firm]
+        names = [("BUFFER", name) for name in bounded if name in waits]
+        names += [("SHED", s.name) for s in app.streams if s.shed is not None] + [("FIRM", q.name) for q in app.queries if q.firm]
         notes += [f"{word} of {name} has no effect with --drain: nothing is dropped" for word, name in names]
     return notes
 

@@ -61,6 +61,16 @@ class BasicBatchManager:
         self._queues[task].extendleft(reversed(batches))
         self._pending[task] += sum(batch.tuples for batch in batches)
 
+    def evict(self, task: int, count: int) -> None:
+        """The oldest tuples go, whatever batches they are in."""
+        queue = self._queues[task]
+        self._pending[task] -= count
+        while count:
+            head = queue.popleft()
+            if head.tuples > count:
+                queue.appendleft(head._replace(tuples=head.tuples - count))
+            count -= min(count, head.tuples)
+
     def pending(self, task: int) -> int:
         return self._pending[task]
 

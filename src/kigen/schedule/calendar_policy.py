@@ -49,6 +49,11 @@ class CalendarPolicy(Policy):
         self.monitor.born += int(counts.sum())
         self._calendar.file_many(tasks, counts, arrivals_us + self._planned_us[tasks])
 
+    def evict(self, task: int, count: int) -> None:
+        self.monitor.missed += count
+        self._calendar.view()
+        self._calendar.take_oldest(task, count)
+
     def completed(self, done: Completion) -> None:
         decided = sum(count for _, count in done.admitted) + self._shed_now
         self.monitor.executed(done.finished_us, decided, done.missed + self._shed_now)

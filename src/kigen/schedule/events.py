@@ -75,6 +75,10 @@ class Policy(ABC):
             self.arrived(task, count, arrival_us)
 
     @abstractmethod
+    def evict(self, task: int, count: int) -> None:
+        """The oldest `count` tuples of the task are gone: its buffer was full."""
+
+    @abstractmethod
     def next(self, now_us: float) -> Decision:
         """What to run now. The tuples named leave the queue."""
 

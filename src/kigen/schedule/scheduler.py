@@ -60,6 +60,11 @@ class BatchScheduler(Policy):
         if self._batches.add(task, count, arrival_us, deadline_us):
             self._priorities.enter(task, deadline_us)
 
+    def evict(self, task: int, count: int) -> None:
+        """The heap keeps the old head's deadline: the task is looked at no later than it has to be."""
+        self.monitor.missed += count
+        self._batches.evict(task, count)
+
     def next(self, now_us: float) -> Decision:
         shed: list[Grant] = []
         self._shed_now = 0

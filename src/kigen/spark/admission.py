@@ -17,12 +17,12 @@ from kigen.connectors import Range, Source
 from kigen.plan.tasks import Task
 from kigen.spark.queues import Cursors, Taken
 
-FORMAT = 2
+FORMAT = 3
 QUICK_US, SLOW_US = 1_000_000, 4_000_000  # a batch of logs is to take about this long
 SLICES = 4  # a batch is dealt to the streams in at least so many pieces: the finer, the closer they stay together
 
 # JSON: v, seq, started_us, admitted_us; logs: {stream: {pos, ts, ended}} and the ranges of the batch; queues: {task: {stream: {index,
-# progress, ended}}} and what each task takes in the batch: {task: {ranges, shed}}
+# progress, ended}}} and what each task takes in the batch: {task: {ranges, shed, dropped}}
 Offset = dict[str, Any]
 Live = tuple[dict[str, Cursors], dict[str, Taken]]  # where the tasks stand after the batch, and what they take in it
 
@@ -57,9 +57,9 @@ def batch_of(start: Offset, end: Offset, tasks: Iterable[Task]) -> dict[str, dic
     batch: dict[str, dict[str, Any]] = {}
     for task in tasks:
         mine = [piece for piece in end["ranges"] if piece["stream"] in task.streams]
-        live = end["taken"].get(task.name, {"ranges": [], "shed": {}})
+        live = end["taken"].get(task.name, {"ranges": [], "shed": {}, "dropped": {}})
         if mine or live["ranges"]:
-            batch[task.name] = {"ranges": mine + live["ranges"], "shed": live["shed"]}
+            batch[task.name] = {**live, "ranges": mine + live["ranges"]}
     return batch
 
 
@@ -88,7 +88,11 @@ def next_offset(
     if not ranges and not got:
         return start
     taken = {
-        task: {"ranges": [piece.to_json() for piece in mine.ranges], "shed": {s: list(passed) for s, passed in mine.shed.items()}}
+        task: {
+            "ranges": [piece.to_json() for piece in mine.ranges],
+            "shed": {s: list(passed) for s, passed in mine.shed.items()},
+            "dropped": mine.dropped,
+        }
         for task, mine in got.items()
     }
     changed = {"logs": states, "ranges": [piece.to_json() for piece in ranges], "queues": queues, "taken": taken}

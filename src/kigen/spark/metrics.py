@@ -57,6 +57,7 @@ class QueryMetrics:
     late: int = 0
     skipped: int = 0
     shed: int = 0  # let go under FIRM or SHED: counted as arrived, and as missed in the SDMR
+    dropped: int = 0  # had no room in the stream's BUFFER: counted likewise
     waiting_us: int = 0  # of the tuples that missed their deadline: until a batch took them,
     running_us: int = 0  # until their results were there,
     committing_us: int = 0  # and until those were durable
@@ -70,8 +71,8 @@ class QueryMetrics:
             "shed": self.shed,
             "late": self.late,
             "skipped": self.skipped,
-            "dropped": 0,
-            "sdmr": (self.missed + self.shed) / self.arrived if self.arrived else 0.0,
+            "dropped": self.dropped,
+            "sdmr": (self.missed + self.shed + self.dropped) / self.arrived if self.arrived else 0.0,
             "deadline_ms": None if deadline_us is None else deadline_us / 1000,
             "latency_ms": self.latency.quantiles_ms(50, 95, 99),
             "missed_ms": {part: self._mean_ms(part) for part in ("waiting", "running", "committing")},
@@ -100,8 +101,10 @@ class Metrics:
             if counts is None:
                 continue
             shed = sum(note["shed"].get(s, 0) for s in query.streams)
-            mine.arrived += counts["in"] + shed
+            dropped = sum(note["dropped"].get(s, 0) for s in query.streams)
+            mine.arrived += counts["in"] + shed + dropped
             mine.shed += shed
+            mine.dropped += dropped
             mine.late += counts["late"]
             mine.skipped += sum(note["skipped"][s][0] for s in query.streams if s in note["skipped"])
 

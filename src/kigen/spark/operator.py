@@ -102,6 +102,7 @@ def _step(
     burn(spec, result.counts)
     manifest.applied(seq, payload["ranges"], sum(rows.table.num_rows for _, rows in read))
     shed, gone = let_go(spec, task, read, payload["shed"], reading)
+    dropped = payload["dropped"]
     for stream, table in gone.items():
         outbox.give(sink_of_shed(stream), table)
     for query, kind, carried, named in outbox.rows():
@@ -113,7 +114,8 @@ def _step(
         "next_event_us": result.next_event_us,
         "positions": {piece.stream: piece.end for piece, _ in read},
         "skipped": _skipped(read),
-        "shed": shed,
+        "shed": {stream: count - dropped.get(stream, 0) for stream, count in shed.items()},
+        "dropped": dropped,
         "done_us": time.time_ns() // 1000,
         "arrivals": _arrivals(read, payload["admitted_us"]),
         "kept": kept,
@@ -138,6 +140,8 @@ def _inputs(read: list[tuple[Range, Rows]]) -> dict[str, StreamInput]:
             given.tables.append(rows.table)
             given.progress_us, given.ended = piece.progress_us, piece.ended
             continue
+        if rows.given.jump is not None:  # what lies before it is not needed
+            given.tables, given.steps_us = [], []
         given.tables += rows.given.tables
         given.steps_us += rows.given.steps_us
         given.jump = given.jump if rows.given.jump is None else rows.given.jump

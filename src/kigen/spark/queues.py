@@ -74,6 +74,7 @@ class Taken:
 
     ranges: list[Range]
     shed: dict[str, tuple[int, int]]  # from which number to which
+    dropped: dict[str, int]  # of those, how many had no room in the stream's BUFFER
     arrivals: Times  # of the tuples that it reads
 
 
@@ -86,6 +87,9 @@ class TaskQueue:
 
     def __len__(self) -> int:
         return sum(len(a.numbers) - a.place(self._cursors[a.name]["index"]) for a in self._arrivals)
+
+    def waiting(self, stream: str) -> int:
+        return next(len(a.numbers) - a.place(self._cursors[stream]["index"]) for a in self._arrivals if a.name == stream)
 
     @property
     def over(self) -> bool:
@@ -108,12 +112,14 @@ class TaskQueue:
     def _open(self) -> list[Arrivals]:
         return [a for a in self._arrivals if not self._cursors[a.name]["ended"]]
 
-    def take(self, shed: int, admit: int, closing: bool = False) -> Taken:
-        """Pass over the `shed` oldest tuples, read the next `admit`, and advance time on every stream of the task."""
-        places = [a.place(self._cursors[a.name]["index"]) for a in self._arrivals]
+    def take(self, shed: int, admit: int, closing: bool = False, evicted: dict[str, int] | None = None) -> Taken:
+        """Pass over the oldest tuples, `evicted` of each stream and then `shed` of all, read the next `admit`, and advance time on every
+        stream of the task."""
+        starts = [a.place(self._cursors[a.name]["index"]) for a in self._arrivals]
+        places = [place + (evicted or {}).get(a.name, 0) for a, place in zip(self._arrivals, starts, strict=True)]
         middles, ends = self._split(places, shed), self._split(places, shed + admit)
         ranges, gone, times = [], {}, []
-        for a, place, middle, end in zip(self._arrivals, places, middles, ends, strict=True):
+        for a, place, middle, end in zip(self._arrivals, starts, middles, ends, strict=True):
             state = self._cursors[a.name]
             if state["ended"]:
                 continue
@@ -125,7 +131,7 @@ class TaskQueue:
                 gone[a.name] = state["index"], first
             state.update(index=last, progress=a.progress_us(end), ended=ended)
             ranges.append(a.source.piece(a.name, first, last, state["progress"], ended))
-        return Taken(ranges, gone, times[0] if len(times) == 1 else np.concatenate(times) if times else _NONE)
+        return Taken(ranges, gone, dict(evicted or {}), times[0] if len(times) == 1 else np.concatenate(times) if times else _NONE)
 
     def _split(self, places: list[int], count: int) -> list[int]:
         """Where each stream stands after the `count` oldest tuples; at one instant, streams in their order."""

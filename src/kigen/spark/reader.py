@@ -90,7 +90,7 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
 def _rows(spec: RunSpec, start: Offset, end: Offset) -> Iterator[Row]:
     batch = batch_of(start, end, spec.tasks)
     if spec.warm_up and end != start:
-        batch = {task.name: {"ranges": [], "shed": {}} for task in spec.tasks}
+        batch = {task.name: {"ranges": [], "shed": {}, "dropped": {}} for task in spec.tasks}
     for task, mine in batch.items():
         payload: dict[str, Any] = {"started_us": end["started_us"], "admitted_us": end["admitted_us"], **mine}
         yield task, spec.bucket(task), end["seq"], json.dumps(payload)

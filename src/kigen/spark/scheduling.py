@@ -65,6 +65,8 @@ class Scheduling:
             self._arrivals[stream] = Arrivals(stream, source, shedding, self._earliest(stream, queues))
         self._fed: set[str] = set()
         self._shed = [0] * len(self._tasks)  # let go, and not in an offset yet
+        self._buffers = [{s: n for s in queues[t.name] if (n := app.stream(s).buffer) is not None} for t in self._tasks]
+        self._evicted: list[dict[str, int]] = [{} for _ in self._tasks]  # no room for them, and not in an offset yet
         self._running: tuple[int, int, list[tuple[int, int]], list[Times]] | None = None  # seq, admitted at, grants, arrivals
         self._closed_at_us: int | None = None
         self._batches = 0
@@ -127,6 +129,7 @@ class Scheduling:
         if closing and self._closed_at_us is None:
             self._closed_at_us = now_us
         self.arrived(now_us if self._closed_at_us is None else self._closed_at_us, queues)
+        self._evict(queues)
         decision = self.policy.next(float(now_us))
         for index, count in decision.shed:
             self._shed[index] += count
@@ -139,9 +142,9 @@ class Scheduling:
             name = self._tasks[index].name
             queue = TaskQueue(queues[name], self._arrivals)
             shed, admit = self._shed[index], grants.get(index, 0)
-            last = closing and len(queue) == shed + admit
-            taken[name] = queue.take(shed, admit, closing=last)
-            self._shed[index] = 0
+            last = closing and len(queue) == self._gone(index) + admit
+            taken[name] = queue.take(shed, admit, last, self._evicted[index])
+            self._shed[index], self._evicted[index] = 0, {}
             if index in grants:
                 times.append(taken[name].arrivals if len(queues[name]) == 1 else np.sort(taken[name].arrivals))
         if taken:
@@ -150,6 +153,22 @@ class Scheduling:
                 if len(arrivals.numbers) > _FORGOTTEN:
                     arrivals.forget_before(self._earliest(stream, queues))
         return taken
+
+    def _evict(self, queues: dict[str, Cursors]) -> None:
+        """What a stream's BUFFER has no room for goes, the oldest first, of each task that reads the stream. `may_drop` False (a drain):
+        there is nothing live to bound."""
+        for index, buffers in enumerate(self._buffers):
+            if not buffers:
+                continue
+            queue, gone = TaskQueue(queues[self._tasks[index].name], self._arrivals), self._evicted[index]
+            for stream, room in buffers.items():
+                beyond = min(queue.waiting(stream) - gone.get(stream, 0) - room, len(queue) - self._gone(index))
+                if beyond > 0:
+                    gone[stream] = gone.get(stream, 0) + beyond
+                    self.policy.evict(index, beyond)
+
+    def _gone(self, index: int) -> int:
+        return self._shed[index] + sum(self._evicted[index].values())
 
     def _earliest(self, stream: str, queues: dict[str, Cursors]) -> int:
         return min((queues[self._tasks[i].name][stream]["index"] for i in self._readers[stream]), default=0)
@@ -164,7 +183,7 @@ class Scheduling:
         queue = TaskQueue(queues[name], self._arrivals)
         if queue.over:
             return False
-        if ending and len(queue) == self._shed[index] and (self._closed_at_us is not None or queue.at_end()):
+        if ending and len(queue) == self._gone(index) and (self._closed_at_us is not None or queue.at_end()):
             return True
         if event_us is None and not tells:
             return False
