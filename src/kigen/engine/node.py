@@ -21,7 +21,7 @@ import pyarrow as pa
 from kigen.engine.options import RunOptions
 from kigen.engine.pairing import following, readers_of, replica_name
 from kigen.engine.run import Links, Run
-from kigen.lifetimes.sent import hole, last_mark, queue_schema
+from kigen.lifetimes.sent import hole, mark_places, queue_schema
 from kigen.links import ENDED, Following, LinkServer, Queue, QueueSettings, Relay, Security, Watch
 from kigen.placement.cutting import Part
 from kigen.placement.nodes_file import NodesFile
@@ -69,7 +69,8 @@ class NodeRun:
         self._state, self._began = "starting", time.time()
         self.queues = {stream: self._queue(stream, parts, nodes) for stream in part.plans}
         self._server = LinkServer(self.queues.values(), address, self._security, self.about)
-        how = following(part, entry, self.paired)
+        how = following(parts, name, entry)
+        self._replicas = [replica_name(name, i) for i in range(len(entry.addresses))]
         self._by_hand, self._leads, self._led_at = how.by_hand, not self.paired, 0.0
         self._commits: deque[tuple[int, int]] = deque()  # by hand: input worked off, results there
         self._relays = {stream: self._relay(stream, nodes, how) for stream in part.received}
@@ -98,7 +99,7 @@ class NodeRun:
             return hole(sent.plan.schema, sent.is_stream, int(note or 0))
 
         watch = Watch(before.silence_us / 1e6)
-        return Relay(self.queues[stream], before.addresses, self.name, self._security, how, last_mark, hole_for, watch)
+        return Relay(self.queues[stream], before.addresses, self.name, self._security, how, mark_places, hole_for, watch)
 
     def _committed(self, oldest: dict[str, int], worked_off: dict[str, int]) -> None:
         for stream, number in oldest.items():
@@ -157,7 +158,12 @@ class NodeRun:
         for name in self.part.used:
             self.queues[name].ack(SELF, self.queues[name].status()["end"])
         self._state = "delivering"
-        return any(not _delivered(queue) for queue in self.queues.values())
+        if any(not _delivered(queue) for queue in self.queues.values()):
+            return True
+        if self.paired:
+            for relay in self._relays.values():
+                relay.release(self._replicas)
+        return False
 
     @property
     def finished(self) -> bool:

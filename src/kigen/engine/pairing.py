@@ -34,6 +34,11 @@ def check_pairing(parts: Mapping[str, Part], nodes: NodesFile) -> None:
         wanted = [q.name for q in part.app.queries if not q.sent]
         if born:
             errors.append(f"[nodes.{name}] standby: stream {born[0]} is born there; a standby needs its inputs from other nodes")
+        if nodes.entry(name).rows_at_once is None and part.app.queries and not born and not skips(parts, name):
+            errors.append(
+                f"[nodes.{name}] standby = 'upstream': it has to remember tuples, so the whole stream would be kept before it; "
+                "write standby = 'lazy' and a batch, such as batch = 100"
+            )
         if wanted:
             errors.append(f"[nodes.{name}] standby: results of {wanted[0]} are wanted there; a standby needs them wanted on another node")
     if errors:
@@ -54,13 +59,23 @@ def _forgets(node: Node) -> bool:
     return isinstance(node, Scan | Filter | Project) and not isinstance(node, ToStream)
 
 
-def following(part: Part, entry: NodeEntry, paired: bool) -> Following:
+def skips(parts: Mapping[str, Part], name: str) -> bool:
+    """Its standby need not get every input: it is forgetful, and what the node before lets go is decided by its acks alone."""
+    part = parts[name]
+    if not forgetful(part):
+        return False
+    (stream,) = part.used
+    before = parts[part.received[stream]]
+    return list(before.readers[stream]) == [name] and stream not in before.used
+
+
+def following(parts: Mapping[str, Part], name: str, entry: NodeEntry) -> Following:
     """How a replica asks for its inputs while the other leads."""
-    if not paired:
+    if entry.standby is None:
         return Following()
-    rows = entry.rows_at_once
+    rows, skipping = entry.rows_at_once, skips(parts, name)
     batch = NEVER if rows is None else None if rows == 1 else rows
-    return Following(entry.compress, batch, skipping=forgetful(part), by_hand=forgetful(part))
+    return Following(entry.compress, batch, skipping=skipping, by_hand=skipping)
 
 
 def readers_of(part: Part, stream: str, parts: Mapping[str, Part], nodes: NodesFile) -> tuple[list[str], list[str]]:
@@ -71,6 +86,6 @@ def readers_of(part: Part, stream: str, parts: Mapping[str, Part], nodes: NodesF
         required.append(name)
         if nodes.entry(name).standby is not None:
             readers.append(replica_name(name, 1))
-            if not forgetful(parts[name]):
+            if not skips(parts, name):
                 required.append(replica_name(name, 1))
     return readers, required

@@ -36,10 +36,10 @@ def is_mark(rows: pa.Table | pa.RecordBatch) -> pa.Array:
     return pc.and_(pc.is_null(rows.column("_from")), pc.equal(rows.column("_holder"), NO_HOLDER))
 
 
-def last_mark(rows: pa.RecordBatch) -> int | None:
-    """The place of the last mark among the rows."""
-    places = np.flatnonzero(np.asarray(is_mark(rows).to_numpy(zero_copy_only=False), bool))
-    return int(places[-1]) if len(places) else None
+def mark_places(rows: pa.RecordBatch) -> list[int]:
+    """The places of the marks among the rows."""
+    found: list[int] = np.flatnonzero(np.asarray(is_mark(rows).to_numpy(zero_copy_only=False), bool)).tolist()
+    return found
 
 
 def is_end(mark: int) -> bool:

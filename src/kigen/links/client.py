@@ -137,6 +137,8 @@ class Link:
         """One DoGet: its records, decoded one by one."""
         reader = client.do_get(fl.Ticket(ticket), self.connection.options(timeout_s))
         self._streams.add(reader)
+        if self._stopped.is_set():  # meanwhile
+            reader.cancel()
         try:
             schema: pa.Schema | None = None
             told: dict[str, Any] = {}
@@ -165,10 +167,14 @@ class Link:
     def wire(self) -> WireBytes:
         return self.connection.wire()
 
-    def close(self) -> None:
+    def stop(self) -> None:
+        """Ends `follow` in whatever thread it runs; that thread closes the link. Flight does not bear to be closed while it is at work."""
         self._stopped.set()
         for reader in list(self._streams):
             reader.cancel()
+
+    def close(self) -> None:
+        self.stop()
         self.connection.close()
 
     def __enter__(self) -> Link:

@@ -22,7 +22,7 @@ from kigen.links.errors import OffsetAhead, OffsetTrimmed
 from kigen.links.parties import Producer, Reader
 from kigen.links.payload import Encoded, codec_number, encode, require_schema, without
 from kigen.links.reading import Reading, select
-from kigen.links.record import NO_PROGRESS, TUPLES, Record
+from kigen.links.record import ENDED, NO_PROGRESS, TUPLES, Record
 
 FOREVER = float("inf")
 MAIN = "main"  # the producer of a queue that has one
@@ -132,12 +132,14 @@ class Queue(QueueCore):
         may_be_ahead: bool = False,
     ) -> Reading:
         """Tuples from `offset` on, at most so many. Waits up to `wait_s` until there are `min_tuples`, or more progress than is known;
-        with fewer tuples it gives none. `skip_trimmed`: begin at what is still kept. `may_be_ahead`: wait beyond the end, too."""
+        with fewer tuples it gives none, unless no more will come. `skip_trimmed`: begin at what is still kept. `may_be_ahead`: wait
+        beyond the end, too."""
         deadline = time.monotonic() + wait_s
         with self._open():
             while True:
                 first = self._readable(offset, skip_trimmed, may_be_ahead)
-                ready = self._parties.end - first >= max(min_tuples, 1)
+                there = self._parties.end - first
+                ready = there >= max(min_tuples, 1) or (there > 0 and self._parties.progress_us == ENDED)
                 reading = self._select(first, max_tuples if ready else 0, max_bytes)
                 news = known_progress_us is not None and reading.progress_us > known_progress_us
                 left = deadline - time.monotonic()

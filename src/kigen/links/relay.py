@@ -1,11 +1,11 @@
 """A stream on its way through nodes: a thread follows the queue of the node before and appends to this node's own.
 
 A node before that has a standby is one of two servers whose queues hold the same rows at the same offsets: where one does not answer, the
-other is followed, from where the queue here ends. Rows are taken over in whole steps, up to a mark (`last_mark`): between marks, replicas
+other is followed, from where the queue here ends. Rows are taken over in whole steps, up to a mark (`marks`): between marks, replicas
 may have saved and loaded their state at different times, and nobody needs half a step.
 Invariant: the queue here holds what the one before holds, in order, nothing twice. What is in it is acknowledged there (this node's files
 answer for it from then on), unless acks are given by hand (`by_hand`: a node with a standby keeps its inputs there until its results
-are delivered).
+are delivered: then the last mark before what is done with is acknowledged, and how many results there were up to it).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -25,9 +26,9 @@ from kigen.links.connection import Patience
 from kigen.links.counters import WireBytes
 from kigen.links.errors import LinkDown, LinkError, QueueClosed, UnknownStream
 from kigen.links.queue import Queue
-from kigen.links.record import NO_PROGRESS
+from kigen.links.record import ENDED, NO_PROGRESS
 
-_AGAIN_S, _TELL_S = 0.2, 1.0
+_AGAIN_S, _TURN_S, _TELL_S = 0.2, 0.02, 1.0
 _REMEMBERED = 100_000  # marks, for acks by hand
 PRODUCER = "relay"
 
@@ -59,13 +60,13 @@ class Relay:
         reader: str,
         security: Security | None = None,
         following: Following | None = None,
-        last_mark: Callable[[pa.RecordBatch], int | None] | None = None,
+        marks: Callable[[pa.RecordBatch], list[int]] | None = None,
         hole: Callable[[str], pa.RecordBatch] | None = None,
         watch: Watch | None = None,
     ) -> None:
         self._queue, self._reader, self._security = queue, reader, security
         self._addresses = (addresses,) if isinstance(addresses, str) else tuple(addresses)
-        self._following, self._last_mark, self._hole = following or Following(), last_mark, hole
+        self._following, self._mark_places, self._hole = following or Following(), marks, hole
         self._watch = watch or Watch()
         self._at = 0  # which address
         self._eager = threading.Event()  # a batch is not waited for
@@ -75,13 +76,14 @@ class Relay:
         self._marks: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)  # behind a mark: offset here, offset there
         self._wire = WireBytes(0, 0, True)
         self._there = 0  # what is here, in the numbers there
+        self._done = (0, "")  # by hand: the last ack
         self.connected = False
         self.rows = 0
         self.switched: list[dict[str, float]] = []  # of each change to another server: when it was seen, when that one answered, had news
         self.error: LinkError | None = None  # what cannot be healed by trying again
         self._thread = threading.Thread(target=self._work, name=f"relay {queue.name}", daemon=True)
         self._thread.start()
-        if len(self._addresses) > 1 and not self._following.by_hand:
+        if len(self._addresses) > 1:
             threading.Thread(target=self._tell_others, name=f"tell {queue.name}", daemon=True).start()
 
     @property
@@ -99,20 +101,28 @@ class Relay:
         if eager != self._eager.is_set():
             (self._eager.set if eager else self._eager.clear)()
             if (self._following.batch is not None or self._following.by_hand) and self._link is not None:
-                self._link.close()  # ask anew
+                self._link.stop()  # ask anew
 
     def ack(self, here: int, note: str = "") -> None:
         """By hand: whatever lies before the last mark up to this offset is done with."""
         there = None
         while self._marks and self._marks[0][0] <= here:
             there = self._marks.popleft()[1]
-        if there is not None and self._acks is not None:
-            self._acks.done(there, note)
+        if there is not None:
+            self._done = (there, note)
+            self._send_done()
+
+    def release(self, readers: Iterable[str]) -> None:
+        """All is done with, for these readers, too: they may be gone, and must not be waited for."""
+        for address in self._addresses:
+            with suppress(LinkError), Link(address, self._security, Patience(patience_s=_AGAIN_S, call_s=self._watch.silence_s)) as link:
+                for reader in readers:
+                    link.ack(self._queue.name, reader, self._there)
 
     def close(self) -> None:
         self._stopped.set()
         if self._link is not None:
-            self._link.close()
+            self._link.stop()
         self._thread.join(10)
 
     # --- inside ------------------------------------------------------------------------------------------------------
@@ -129,17 +139,17 @@ class Relay:
                 if not self._stopped.is_set():
                     self.error = error
                 return
-            self.connected = False
-            if leading == self._eager.is_set():  # not asked to begin anew
-                self._turn()
+            heard, self.connected = self.connected, False
+            if leading == self._eager.is_set() and not self._stopped.is_set():  # not asked to begin anew
+                self._turn(heard)
 
-    def _turn(self) -> None:
+    def _turn(self, heard: bool) -> None:
+        """`heard`: the server that is left had been followed."""
         if len(self._addresses) > 1:
             self._at = (self._at + 1) % len(self._addresses)
-            self.switched.append({"suspected_s": time.time()})
-            self._stopped.wait(0.02)
-        else:
-            self._stopped.wait(_AGAIN_S)
+            if heard and self._queue.status()["progress_us"] != ENDED:
+                self.switched.append({"suspected_s": time.time()})
+        self._stopped.wait(_TURN_S if heard and len(self._addresses) > 1 else _AGAIN_S)
 
     def _follow(self) -> None:
         several = len(self._addresses) > 1
@@ -147,6 +157,8 @@ class Relay:
         self._link = link = Link(self.address, self._security, patience)
         over = threading.Event()
         try:
+            if self._stopped.is_set():
+                return
             link.open_reader(self._queue.name, self._reader)
             self.connected = True
             if self.switched and "answered_s" not in self.switched[-1]:
@@ -171,10 +183,16 @@ class Relay:
                     link.status(self._queue.name)
                 except LinkError:
                     if not over.is_set():
-                        followed.close()
+                        followed.stop()
                     return
         finally:
             link.close()
+
+    def _send_done(self) -> None:
+        acks, (there, note) = self._acks, self._done
+        if there and acks is not None:
+            with suppress(LinkError):  # sent when there is a connection again
+                acks.done(there, note)
 
     def _require_me(self, link: Link) -> None:
         """By hand, the leader's acks count, and not those of its other replica."""
@@ -184,16 +202,16 @@ class Relay:
 
     def _tell_others(self) -> None:
         """What is here need not be kept by the server that is not followed, either."""
+        by_hand = self._following.by_hand
         while not self._stopped.wait(_TELL_S):
-            there = self._there
+            if by_hand and not self._eager.is_set():
+                continue
+            there, note = self._done if by_hand else (self._there, "")
             for address in [a for a in self._addresses if a != self.address]:
-                link = Link(address, self._security, Patience(patience_s=0.0, call_s=self._watch.silence_s))
-                try:
-                    link.ack(self._queue.name, self._reader, there)
-                except LinkError:
-                    pass
-                finally:
-                    link.close()
+                with suppress(LinkError), Link(address, self._security, Patience(patience_s=0.0, call_s=self._watch.silence_s)) as link:
+                    if by_hand:
+                        self._require_me(link)
+                    link.ack(self._queue.name, self._reader, there, note=note)
 
     def _take(self, link: Link) -> None:
         how, waiting = self._following, list[pa.RecordBatch]()
@@ -204,6 +222,7 @@ class Relay:
         self._there = there
         if how.by_hand and self._eager.is_set():
             self._require_me(link)
+            self._send_done()
         asked = {} if how.batch is None or self._eager.is_set() else {"min_tuples": how.batch, "max_tuples": how.batch}
         answers = link.follow(
             self._queue.name,
@@ -235,7 +254,8 @@ class Relay:
         number = end if how.skipping else first
         done = self._queue.append(batches, number, producer=PRODUCER, epoch=epoch, progress_us=progress_us)
         self.rows += sum(b.num_rows for b in batches)
-        self._marks.append((done.end, end))
+        if how.by_hand:
+            self._marks.extend((done.end - rest, end - rest) for rest in self._behind_marks(batches))
         self._there = end
         if self.switched and "news_s" not in self.switched[-1]:
             self.switched[-1]["news_s"] = time.time()
@@ -248,14 +268,24 @@ class Relay:
 
     def _whole_steps(self, batches: list[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
         """Up to the last mark, and what follows it."""
-        if self._last_mark is None:
+        if self._mark_places is None:
             return batches, []
         for i in range(len(batches) - 1, -1, -1):
-            place = self._last_mark(batches[i])
+            place = max(self._mark_places(batches[i]), default=None)
             if place is not None:
                 rest = [batches[i].slice(place + 1)] if place + 1 < batches[i].num_rows else []
                 return [*batches[:i], batches[i].slice(0, place + 1)], rest + batches[i + 1 :]
         return [], batches
+
+    def _behind_marks(self, batches: list[pa.RecordBatch]) -> list[int]:
+        """Of each mark, how many rows follow it; without marks, every unit ends at one."""
+        if self._mark_places is None:
+            return [0]
+        left, found = sum(b.num_rows for b in batches), list[int]()
+        for batch in batches:
+            found += [left - place - 1 for place in self._mark_places(batch)]
+            left -= batch.num_rows
+        return found
 
 
 def _sum(a: WireBytes, b: WireBytes) -> WireBytes:

@@ -1,0 +1,289 @@
+"""Relays before and behind replicas: two servers of the same rows, whole steps, batches, holes, acks by hand.
+
+Ids are offsets. In these tests a row whose id is 4, 9, 14, ... is a mark: a step is five rows. A hole's row has the id -1 less the number
+of results that are told with it.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from links.reference import SCHEMA, batch, ids
+from links.test_relay import free_address, until
+
+from kigen.links import ENDED, Following, Link, LinkServer, LinkWriter, Queue, QueueSettings, Relay, Watch
+
+WATCH = Watch(silence_s=0.5, every_s=0.05)
+CHILDREN = Path(__file__).with_name("children.py")
+
+
+def marks(rows: pa.RecordBatch) -> list[int]:
+    return [place for place, number in enumerate(rows.column(0).to_pylist()) if number % 5 == 4 or number < 0]
+
+
+def hole(note: str) -> pa.RecordBatch:
+    return batch([-1 - int(note or 0)])
+
+
+def queue_at(folder: Path, readers: list[str], required: list[str] | None = None) -> Queue:
+    queue = Queue("s", SCHEMA, QueueSettings(folder=folder, durable=True))
+    for reader in readers:
+        queue.open_reader(reader)
+    queue.require(readers if required is None else required)
+    return queue
+
+
+def content(queue: Queue) -> list[int]:
+    return ids(list(queue.read(0, 1 << 30, 1 << 40, skip_trimmed=True).batches()))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_two_servers_of_the_same_rows(seed: int, tmp_path: Path) -> None:
+    """Either may be behind, and goes and comes back at random, but never both at once; the rows here are the rows there."""
+    rng = random.Random(seed)
+    addresses = [free_address(), free_address()]
+    before = [queue_at(tmp_path / name, ["here"]) for name in "ab"]
+    servers: list[LinkServer | None] = [LinkServer([q], a) for q, a in zip(before, addresses, strict=True)]
+    here = queue_at(tmp_path / "here", ["last"])
+    relay = Relay(here, addresses, "here", marks=marks, watch=WATCH)
+    total, down = 600, 0
+    while min(q.status()["end"] for q in before) < total:
+        for queue in before:
+            end = queue.status()["end"]
+            count = min(rng.choice((0, 1, 5, 30)), total - end)
+            if count:
+                queue.append(batch(list(range(end, end + count))), end)
+        if rng.random() < 0.2:
+            for at in (0, 1):
+                server = servers[at]
+                if server is None:
+                    servers[at] = LinkServer([before[at]], addresses[at])
+                elif at == relay.address.endswith(addresses[1].rpartition(":")[2]):  # the one that is followed
+                    server.close()
+                    servers[at], down = None, down + 1
+        time.sleep(rng.choice((0.0, 0.05)))
+    for queue in before:
+        queue.progress(ENDED)
+    until(lambda: here.status()["progress_us"] == ENDED, "the end")
+    assert content(here) == list(range(total))
+    assert down
+    assert relay.switched
+    assert all({"suspected_s", "answered_s"} <= s.keys() for s in relay.switched[:-1])
+    for at in (0, 1):
+        servers[at] = servers[at] or LinkServer([before[at]], addresses[at])
+    until(lambda: all(q.status()["kept_tuples"] == 0 for q in before), "acks at both servers, the one not followed too")
+    relay.close()
+    assert relay.error is None
+    for server in servers:
+        assert server is not None
+        server.close()
+    for queue in (*before, here):
+        queue.close()
+
+
+def test_nobody_is_left_who_answers(tmp_path: Path) -> None:
+    """Servers that were not there yet, or are tried in vain, are no change of server."""
+    addresses = [free_address(), free_address()]
+    with queue_at(tmp_path / "b", ["here"]) as before, queue_at(tmp_path / "here", ["last"]) as here:
+        relay = Relay(here, addresses, "here", watch=WATCH)
+        time.sleep(0.7)
+        assert not relay.connected
+        with LinkServer([before], addresses[1]):
+            before.append(batch([0, 1]), 0)
+            until(lambda: here.status()["end"] == 2, "the rows of the one that came")
+            assert relay.switched == []
+        until(lambda: len(relay.switched) == 1, "the one that left")
+        time.sleep(0.7)
+        assert len(relay.switched) == 1
+        relay.close()
+
+
+@contextmanager
+def served_by_child(folder: Path, address: str) -> Iterator[subprocess.Popen[bytes]]:
+    child = subprocess.Popen([sys.executable, str(CHILDREN), "server", str(folder), address])
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_server_that_only_sleeps(tmp_path: Path) -> None:
+    """It takes connections (the kernel does) and says nothing: the other is followed, and it again when the other goes."""
+    addresses = [free_address(), free_address()]
+    with (
+        served_by_child(tmp_path / "a", addresses[0]) as sleeper,
+        queue_at(tmp_path / "b", ["down"]) as other,
+        queue_at(tmp_path / "here", ["last"]) as here,
+    ):
+        with Link(addresses[0]) as link, LinkWriter(link, "s") as out:
+            out.append(batch(list(range(10))))
+        other.append(batch(list(range(20))), 0)
+        relay = Relay(here, addresses, "down", marks=marks, watch=WATCH)
+        until(lambda: here.status()["end"] == 10, "its rows")
+        sleeper.send_signal(signal.SIGSTOP)
+        with LinkServer([other], addresses[1]):
+            until(lambda: here.status()["end"] == 20, "the rows of the other")
+            assert relay.address == addresses[1]
+            sleeper.send_signal(signal.SIGCONT)
+            time.sleep(0.3)
+            assert relay.address == addresses[1], "one that is back is not turned to"
+        with Link(addresses[0]) as link, LinkWriter(link, "s") as out:
+            out.append(batch(list(range(10, 30))))
+        until(lambda: here.status()["end"] == 30, "the rest of the first")
+        assert content(here) == list(range(30))
+        relay.close()
+
+
+def test_only_whole_steps(tmp_path: Path) -> None:
+    with queue_at(tmp_path / "a", ["here"]) as before, queue_at(tmp_path / "here", ["last"]) as here, LinkServer([before]) as server:
+        relay = Relay(here, str(server.address), "here", marks=marks)
+        for first, end, whole in ((0, 3, 0), (3, 8, 5), (8, 9, 5), (9, 21, 20)):
+            before.append(batch(list(range(first, end))), first)
+            until(lambda whole=whole: here.status()["end"] == whole, f"{whole} rows")
+            time.sleep(0.05)
+            assert content(here) == list(range(whole))
+        until(lambda: before.status()["start"] == 20, "the ack of whole steps")
+        relay.close()
+
+
+def test_batches_for_one_that_stands_by(tmp_path: Path) -> None:
+    """So many rows or none, until it has to lead, or nothing more will come."""
+    with queue_at(tmp_path / "a", ["here"]) as before, queue_at(tmp_path / "here", ["last"]) as here, LinkServer([before]) as server:
+        relay = Relay(here, str(server.address), "here", following=Following("zlib", 20), marks=marks)
+        until(lambda: relay.connected, "a connection")
+        before.append(batch(list(range(19))), 0)
+        time.sleep(0.2)
+        assert content(here) == []
+        before.append(batch([19, 20]), 19)
+        until(lambda: here.status()["end"] == 20, "a batch")
+        before.append(batch(list(range(21, 30))), 21)
+        time.sleep(0.2)
+        assert content(here) == list(range(20))
+        relay.lead(True)
+        until(lambda: here.status()["end"] == 30, "all, since it leads")
+        relay.lead(False)
+        before.append(batch(list(range(30, 35))), 30)
+        time.sleep(0.2)
+        assert content(here) == list(range(30))
+        before.progress(ENDED)
+        until(lambda: here.status()["progress_us"] == ENDED, "the rest and the end")
+        assert content(here) == list(range(35))
+        relay.close()
+
+
+def test_acks_by_hand_stand_at_marks(tmp_path: Path) -> None:
+    """What is worked off may end within a step, or within what came at once: the last mark up to there is told."""
+    with queue_at(tmp_path / "a", ["n", "n.1"], ["n"]) as before, queue_at(tmp_path / "here", ["last"]) as here:
+        server = LinkServer([before])
+        relay = Relay(here, str(server.address), "n", following=Following("none", 10, True, True), marks=marks, hole=hole)
+        relay.lead(True)
+        before.append(batch(list(range(40))), 0)
+        until(lambda: here.status()["end"] == 40, "the rows")
+        assert before.status()["start"] == 0
+        for here_done, note, there in ((3, "0", 0), (12, "7", 10), (14, "7", 10), (15, "9", 15)):
+            relay.ack(here_done, note)
+            until(lambda there=there: before.status()["start"] == there, f"the ack of {there}")
+            assert before.status()["note"] == ("" if not there else note if here_done != 14 else "7")
+        address = str(server.address)
+        server.close()
+        time.sleep(0.1)
+        relay.ack(40, "21")  # nobody is there to hear it
+        with LinkServer([before], address):
+            until(lambda: before.status()["start"] == 40, "the ack, when it is heard again")
+            assert before.status()["note"] == "21"
+            relay.close()
+
+
+def test_the_one_that_leads_is_the_one_whose_acks_count(tmp_path: Path) -> None:
+    with (
+        queue_at(tmp_path / "a", ["n", "n.1", "x"], ["n", "x"]) as before,
+        queue_at(tmp_path / "here", ["last"]) as here,
+        LinkServer([before]) as server,
+    ):
+        relay = Relay(here, str(server.address), "n.1", following=Following("none", 10, True, True), marks=marks, hole=hole)
+        until(lambda: relay.connected, "a connection")
+        assert sorted(before.status()["required"]) == ["n", "x"]
+        relay.lead(True)
+        until(lambda: sorted(before.status()["required"]) == ["n.1", "x"], "its name instead of the other's")
+        before.append(batch(list(range(10))), 0, progress_us=ENDED)
+        until(lambda: here.status()["end"] == 10, "the rows")
+        before.ack("x", 10)
+        assert before.status()["start"] == 0
+        relay.release(["n", "n.1"])
+        assert before.status()["start"] == 10
+        relay.close()
+
+
+def test_told_to_lead_at_any_moment(tmp_path: Path) -> None:
+    """To lead, and not to, again and again: no moment at which it is not heard."""
+    rng = random.Random(5)
+    with queue_at(tmp_path / "a", ["here"]) as before, queue_at(tmp_path / "here", ["last"]) as here, LinkServer([before]) as server:
+        relay = Relay(here, str(server.address), "here", following=Following("none", 1000), marks=marks)
+        for first in range(0, 200, 5):
+            time.sleep(rng.choice((0.0, 0.0005, 0.005, 0.02)))
+            relay.lead(False)
+            before.append(batch(list(range(first, first + 5))), first)
+            time.sleep(rng.choice((0.0, 0.0005, 0.005)))
+            relay.lead(True)
+            until(lambda end=first + 5: here.status()["end"] == end, "the rows of the step")
+        relay.close()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_holes_where_rows_were_let_go(seed: int, tmp_path: Path) -> None:
+    """A standby that skips, made anew at random. The leader acknowledges at random, with the number of results so far (here: a third of the
+    rows). What comes is what was never let go, in order, nothing twice, and before each gap a row with the number told."""
+    rng = random.Random(seed)
+    size, address = 10, free_address()
+    before, here = queue_at(tmp_path / "a", ["n", "n.1"], ["n"]), queue_at(tmp_path / "here", ["last"])
+    following = Following("zlib", size, True, True)
+
+    def made() -> Relay:
+        return Relay(here, address, "n.1", following=following, marks=marks, hole=hole)
+
+    total = 0
+    with LinkServer([before], address) as server:
+        relay = made()
+        for _ in range(60):
+            count = rng.choice((1, 3, 5, 12))
+            before.append(batch(list(range(total, total + count))), total)
+            total += count
+            if rng.random() < 0.5:
+                upto = rng.randint(before.status()["start"], total) // 5 * 5
+                before.ack("n", upto, note=str(upto // 3))
+            if rng.random() < 0.15:
+                relay.close()
+                here.close()
+                here = queue_at(tmp_path / "here", ["last"])
+                relay = made()
+            time.sleep(rng.choice((0.0, 0.0, 0.03)))
+        sent = server.counters.of("s/n.1").tuples
+        assert sent < total, "nothing was left out"
+        before.append(batch(list(range(total, total + 5 - total % 5))), total, progress_us=ENDED)
+        until(lambda: here.status()["progress_us"] == ENDED, "the end")
+        relay.close()
+        assert relay.error is None
+    found, at, holes = content(here), 0, 0
+    for place, number in enumerate(found):
+        if number < 0:
+            at = found[place + 1]
+            holes += 1
+            assert -1 - number == at // 3, "as many results as the leader said"
+            assert at % 5 == 0
+        else:
+            assert number == at, "in order, nothing twice, nothing left out but at holes"
+            at += 1
+    assert holes
+    assert at == before.status()["end"]
+    before.close()
+    here.close()
