@@ -142,8 +142,6 @@ def _inputs(read: list[tuple[Range, Rows]]) -> dict[str, StreamInput]:
             continue
         if rows.given.jump is not None:  # what lies before it is not needed
             given.tables, given.steps_us = [], []
-        if rows.given.jump is not None:  # what lies before it is not needed
-            given.tables, given.steps_us = [], []
         given.tables += rows.given.tables
         given.steps_us += rows.given.steps_us
         given.jump = given.jump if rows.given.jump is None else rows.given.jump
