@@ -72,7 +72,7 @@ def test_closing_ends_every_log_where_it_is() -> None:
 
 def test_an_offset_of_another_format_is_refused() -> None:
     start = initial_offset({}, (), 0)
-    with pytest.raises(OffsetFormatError, match="format 2 required, found 7"):
+    with pytest.raises(OffsetFormatError, match="format 3 required, found 7"):
         batch_of(start, {**start, "v": 7}, ())
 
 

@@ -15,6 +15,7 @@ NOTE = {
     "counts": {"q": {"in": 10, "late": 2}},
     "skipped": {"s": [3, []]},
     "shed": {"s": 10},
+    "dropped": {"s": 5},
     "arrivals": {"s": [[0, 4], [1_500_000, 6]]},
 }
 
@@ -36,7 +37,8 @@ def test_tuples_beyond_the_deadline_are_missed_and_all_of_it_survives_json() -> 
     metrics.committed(APP, NOTE, at_us=2_000_000)
     metrics = Metrics.from_json(json.loads(json.dumps(metrics.to_json())))
     report = metrics.queries["q"].report(1_000_000)
-    assert (report["in"], report["late"], report["skipped"], report["missed"], report["shed"], report["sdmr"]) == (20, 2, 3, 4, 10, 0.7)
+    assert (report["in"], report["late"], report["skipped"], report["missed"], report["shed"], report["dropped"]) == (25, 2, 3, 4, 10, 5)
+    assert report["sdmr"] == 19 / 25
     assert report["missed_ms"] == {"waiting": 1600.0, "running": 300.0, "committing": 100.0}
     assert abs(report["latency_ms"]["p50"] - 500) < 10
     assert abs(report["latency_ms"]["p99"] - 2000) < 40

@@ -43,6 +43,8 @@ def batch(number: int, finished: bool = False, chunk: str | None = None) -> Any:
         "positions": {"s": {"i": number}},
         "skipped": {},
         "shed": {},
+        "dropped": {},
+        "kept": {},
         "done_us": 0,
         "arrivals": {"s": [[0, 1]]},
     }

@@ -65,7 +65,10 @@ class _Cutter:
         self._wanted = {o.name: o.sink for o in problem.outputs}
         finish = finish_us(problem, placed.tasks, arrival_us(problem, placed.nodes, placed.routes), placed.nodes)
         self._finish = {name.removesuffix(" >"): round(us) for name, us in finish.items()}
-        self._parts = {n.name: Part(n.name, App((), (), app.directory, (i + 1) * _NUMBERS, app.sharing)) for i, n in enumerate(nodes.nodes)}
+        self._parts = {
+            n.name: Part(n.name, App((), (), app.directory, first_number=(i + 1) * _NUMBERS, sharing=app.sharing))
+            for i, n in enumerate(nodes.nodes)
+        }
         self._queries: dict[str, list[Query]] = {n.name: [] for n in nodes.nodes}
         self._asked: set[tuple[str, str]] = set()
         self._waiting: list[tuple[str, Node, str]] = []  # stream, its plan, who needs it
