@@ -13,8 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kigen.cli.nodes import ask
+from kigen.cli.placement import load_nodes
+
 KIGEN = [sys.executable, "-m", "kigen.cli.main"]
-SMALL = {"KIGEN_BATCH_ROWS": "40"}  # so that a csv file takes many batches, and something can happen in between
+SMALL = {"KIGEN_BATCH_ROWS": "25"}  # so that a csv file takes many batches, and something can happen in between
 PATIENCE_S = 240.0
 
 
@@ -78,21 +81,30 @@ class Up:
         return told
 
     def until(self, there: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
-        """What the nodes say when it has come so far."""
+        """What the nodes say when it has come so far: asked as `kigen status` asks, without the start of a process each time."""
+        nodes = load_nodes(self.nodes)
         deadline = time.monotonic() + PATIENCE_S
         while self.process.poll() is None and time.monotonic() < deadline:
-            told = self.status()
+            told = {entry.name: ask(nodes, entry.name) for entry in nodes.nodes}
             if all(told.values()) and there(told):
                 return told
+            time.sleep(0.05)
         raise AssertionError(f"never seen: {what}; exit code {self.process.poll()}\n{self.said}")
 
 
 def alive(pid: int) -> bool:
+    """A dead one that nobody waited for counts as gone."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
         return False
-    return True
+
+
+def gone(pids: list[int]) -> None:
+    """Waits for their end."""
+    deadline = time.monotonic() + PATIENCE_S
+    while [pid for pid in pids if alive(pid)] and time.monotonic() < deadline:
+        time.sleep(0.1)
 
 
 def spark_of(state: Path) -> list[int]:

@@ -1,0 +1,135 @@
+"""Apps on real nodes give the lines of `kigen run --drain`, whatever runs where, is killed, or is stopped and started again.
+
+readings -> a ---- b ---- c        links in a row: what a sends to c is relayed by b
+            alarms-^
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nodes.running import SMALL, Up, alive, drained, gone, nodes_text, spark_of
+from spark.rooms import ROOMS, bags, write_rooms
+
+pytestmark = pytest.mark.timeout(600)
+ROW = '[[links]]\nbetween = ["a", "b"]\n[[links]]\nbetween = ["b", "c"]\n'
+SPREAD = """[streams.readings]
+born = "a"
+rate = 20
+[streams.alarms]
+born = "b"
+rate = 10
+[results]
+default = "c"
+arrivals = "a"
+[operators."hot.window"]
+nodes = ["a"]
+[operators."hot.aggregate"]
+nodes = ["b"]
+[operators."hot.project"]
+nodes = ["c"]
+[operators."meet.join"]
+nodes = ["b"]
+[operators."calm.project"]
+nodes = ["a"]
+[operators."calm.except"]
+nodes = ["c"]
+[operators."arrivals.filter"]
+nodes = ["b"]
+[operators."arrivals.istream"]
+nodes = ["b"]
+"""
+HOT = "\n".join(line for line in ROOMS.splitlines() if "alarms" not in line and "meet" not in line)
+ONE = """[streams.readings]
+born = "a"
+rate = 20
+[results]
+default = "c"
+[operators."hot.window"]
+nodes = ["a"]
+[operators."hot.aggregate"]
+nodes = ["c"]
+"""
+
+
+def write(directory: Path, rows: int, rest: str, app: str = ROOMS) -> Path:
+    path = write_rooms(directory, rows)
+    path.write_text(app, encoding="utf-8")
+    (directory / "nodes.toml").write_text(nodes_text("abc", ROW + rest), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """The same data and queries in one place."""
+    directory = tmp_path_factory.mktemp("whole")
+    drained(write_rooms(directory, 1500), directory / "out")
+    return bags(directory / "out")
+
+
+def test_filter_aggregate_join_and_except_across_nodes(tmp_path: Path, expected: dict[str, list[str]]) -> None:
+    app = write(tmp_path, 1500, SPREAD)
+    with Up(app, "--output", str(tmp_path / "out"), "--report", str(tmp_path / "report.json")) as up:
+        assert up.end() == 0, up.said
+        assert "takes" in up.said
+    assert bags(tmp_path / "out") == expected
+    report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert {name: query["node"] for name, query in report["queries"].items()} == {"hot": "c", "meet": "c", "calm": "c", "arrivals": "a"}
+    for name, query in report["queries"].items():
+        assert query["out"] == len(expected[f"{name}.csv"]) - 1
+        assert query["in"] > 0
+        assert 0 < query["latency_ms"]["p50"] <= query["latency_ms"]["p99"], name
+
+
+def lines(told: dict[str, Any], node: str) -> int:
+    return sum(query["out"] for query in told[node]["queries"].values())
+
+
+def test_nodes_are_killed_and_started_again(tmp_path: Path, expected: dict[str, list[str]]) -> None:
+    """First the one that reads the stream, then the relay, then the one that gives results, each in the middle of its work."""
+    app = write(tmp_path, 1500, ONE, HOT)
+    with Up(app, "--output", str(tmp_path / "out"), env=SMALL) as up:
+        killed = []
+        for node in ("a", "b", "c"):
+            least = 100 * (1 + len(killed))
+            up.until(lambda told, least=least: lines(told, "c") > least, f"{least} results")
+            told = up.status()
+            assert told[node]["state"] in ("running", "delivering"), told[node]
+            os.kill(told[node]["pid"], signal.SIGKILL)
+            killed.append(told[node]["pid"])
+            up.until(lambda told, node=node: told[node]["pid"] != killed[-1], f"node {node} again")
+        assert up.end() == 0, up.said
+        for node in ("a", "b", "c"):
+            assert f"node {node} was killed (SIGKILL); starting it again" in up.said
+    assert bags(tmp_path / "out") == {name: expected[name] for name in ("hot.csv", "arrivals.csv")}
+
+
+def test_stopped_or_killed_the_same_command_goes_on(tmp_path: Path, expected: dict[str, list[str]]) -> None:
+    """Ctrl-C: it ends its nodes, and says how to go on. Killed: its nodes notice, and end."""
+    app, wanted = write(tmp_path, 1500, ONE, HOT), {name: expected[name] for name in ("hot.csv", "arrivals.csv")}
+    arguments = ("--output", str(tmp_path / "out"), "--state", str(tmp_path / "state"))
+    seen = 0
+    for number in (signal.SIGINT, signal.SIGKILL):
+        with Up(app, *arguments, env=SMALL) as up:
+            told = up.until(lambda told, seen=seen: lines(told, "c") > seen + 100, "more results")
+            seen = lines(told, "c")
+            children = [about["pid"] for about in told.values()] + spark_of(tmp_path / "state")
+            assert len(children) == 5, "three nodes; the relay needs no Spark"
+            up.process.send_signal(number)
+            if number == signal.SIGINT:
+                assert up.end() == 0, up.said
+                assert f"the same command goes on from {tmp_path / 'state'}" in up.said
+            else:
+                up.process.wait()
+                gone(children)
+            assert not [pid for pid in children if alive(pid)]
+        assert bags(tmp_path / "out") != wanted, "it was in the middle"
+    with Up(app, *arguments) as up:
+        assert up.end() == 0, up.said
+        assert "stopped" not in up.said
+    assert bags(tmp_path / "out") == wanted
