@@ -21,13 +21,13 @@ check: setup     ## lint, types, layers
 	$(VENV)/python -m pytest -q tests/architecture
 
 test: check      ## the checks and all tests: what CI runs
-	$(VENV)/python -m pytest -q --ignore=tests/spark --ignore=tests/cli --ignore=tests/nodes --ignore=tests/soak --ignore=tests/architecture --ignore=tests/docs
-	$(VENV)/python -m pytest -q tests/spark tests/cli tests/nodes tests/docs
+	$(VENV)/python -m pytest -q --ignore=tests/spark --ignore=tests/cli --ignore=tests/nodes --ignore=tests/standby_nodes --ignore=tests/soak --ignore=tests/architecture --ignore=tests/docs
+	$(VENV)/python -m pytest -q tests/spark tests/cli tests/nodes tests/standby_nodes tests/docs
 
 fast: setup      ## the tests without Spark only
-	$(VENV)/python -m pytest -q --ignore=tests/spark --ignore=tests/cli --ignore=tests/nodes --ignore=tests/soak --ignore=tests/docs
+	$(VENV)/python -m pytest -q --ignore=tests/spark --ignore=tests/cli --ignore=tests/nodes --ignore=tests/standby_nodes --ignore=tests/soak --ignore=tests/docs
 
-soak: setup      ## the long runs: 5,000 random queries, 100 kills
+soak: setup      ## the long runs: 5,000 random queries, 100 kills, 100 leaders killed
 	KIGEN_SOAK=1 $(VENV)/python -m pytest -q --timeout=0 tests/soak
 
 bench: setup     ## the benchmarks, short form

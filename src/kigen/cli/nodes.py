@@ -21,6 +21,7 @@ from kigen.cli.placement import load_nodes, load_profile, place
 from kigen.cli.run import interruptible, spark_log, take_signals
 from kigen.connectors.options import duration_us
 from kigen.engine import Engine
+from kigen.engine.advising import with_batches
 from kigen.engine.node import NodeOptions, NodeRun, security_of
 from kigen.engine.options import RunOptions
 from kigen.engine.pairing import check_pairing, replica_name
@@ -65,7 +66,9 @@ class NodesArguments:
 
 def placed_parts(arguments: NodesArguments) -> tuple[NodesFile, Placement, dict[str, Part]]:
     """What every node does. The placement is decided once and kept in the state directory: all nodes, and restarts, work by the same."""
-    app, nodes = load(arguments.app_file), load_nodes(arguments.nodes_file)
+    app, (nodes, chosen) = load(arguments.app_file), with_batches(load_nodes(arguments.nodes_file))
+    for note in chosen:
+        sys.stderr.write(note + "\n")
     profile = load_profile(arguments.profile)
     planned = from_plan(app, nodes, profile)
     of, file = fingerprint(app, planned, nodes, arguments.allocate), arguments.state_dir / PLACEMENT

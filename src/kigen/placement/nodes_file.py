@@ -31,6 +31,7 @@ _NODE = (
     "silence",
     "recovery_within",
     "overhead_below",
+    "figures",
     "certificate",
     "key",
 )
@@ -66,6 +67,7 @@ class NodeEntry:
     silence_us: float = 1e6
     recovery_within_us: float | None = None  # batch = "auto": the limits it is chosen by
     overhead_below: float | None = None
+    figures: str | None = None  # a file of `kigen bench standby --json`, relative to the nodes file
     certificate: str | None = None
     key: str | None = None
 
@@ -191,6 +193,7 @@ class _Parser:
             v.duration("silence", 1e6),
             within,
             below,
+            v.text("figures"),
             v.text("certificate"),
             v.text("key"),
         )
