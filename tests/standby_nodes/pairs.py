@@ -37,6 +37,7 @@ CREATE QUERY calm AS SELECT road FROM cars [RANGE 2 SECONDS] EXCEPT SELECT road 
 CREATE QUERY came AS ISTREAM(SELECT road, MAX(speed) AS top FROM cars [RANGE 1 SECONDS] GROUP BY road);
 """
 SELECTION = "CREATE QUERY fast AS SELECT id, speed FROM cars [RANGE 2 SECONDS] WHERE speed > 50;\n"
+PATIENCE_S = 600.0  # four Sparks on two cores, and whatever else runs there
 ENOUGH_S = 20.0  # of what is still to come, for something to happen in it
 
 
@@ -46,6 +47,19 @@ class Watched(Up):
     def status(self) -> dict[str, Any]:
         nodes = load_nodes(self.nodes)
         return {me: ask(nodes, *which) for me, which in replicas(nodes, [entry.name for entry in nodes.nodes]).items()}
+
+    def until(self, there: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
+        deadline = time.monotonic() + PATIENCE_S
+        while self.process.poll() is None and time.monotonic() < deadline:
+            told = self.status()
+            if all(told.values()) and there(told):
+                return told
+            time.sleep(0.05)
+        raise AssertionError(f"never seen: {what}; exit code {self.process.poll()}\n{self.said}")
+
+    def end(self) -> int:
+        self.process.wait(PATIENCE_S)
+        return super().end()
 
 
 class Pair:
