@@ -214,6 +214,30 @@ def placement(
         _deliver(result, placement_table(result), json_file or out / "placement.json", picture)
 
 
+@bench.command(epilog="Example:  kigen bench standby --quick --json standby.json")
+def standby(
+    quick: Quick = False,
+    json_file: JsonFile = None,
+    out: Out = Path("out/bench"),
+    trials: Annotated[int | None, typer.Option(metavar="N", help="Kills of the leader a cell.", min=1, show_default="5, quick 1")] = None,
+    rate: Annotated[float | None, typer.Option(help="Tuples a second.", min=1, show_default="100")] = None,
+    batch: Annotated[list[int] | None, typer.Option(metavar="N", help="Only these batches (may be repeated).", min=1)] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the stream and of the moments of kills.")] = None,
+) -> None:
+    """A node with a standby, killed: bandwidth overhead and recovery by batch and codec, beside plain restart from checkpoint."""
+    with exit_codes():
+        from kigen.bench.standby import StandbyBench, settings_of
+        from kigen.bench.standby_shown import draw_standby, standby_tables
+
+        settings = settings_of(quick, out=out, trials=trials, rate=rate, seed=seed, batches=tuple(batch) if batch else None)
+        with _progress() as (tell, start):
+            benchmark = StandbyBench(settings, tell)
+            result = benchmark.run(start(benchmark.steps))
+        picture = out / "standby.png"
+        draw_standby(result, picture)
+        _deliver(result, standby_tables(result), json_file or out / "standby.json", picture)
+
+
 Tell = Callable[[str], None]
 
 

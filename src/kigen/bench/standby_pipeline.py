@@ -1,0 +1,178 @@
+"""One pipeline of real nodes for `kigen bench standby`: source -> up -> mid -> down, a selection on mid, with a standby or without.
+
+`kigen up` runs as a process, and its nodes are asked as `kigen status` asks. The stream has no end; the pipeline ends with `with`.
+Bytes: payload as the senders count it, by reader; wire as TCP carried it to each relay. CPU: of a node's whole process tree, from /proc.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kigen.bench.worker import ContestantFailed
+from kigen.links import Link, LinkError, Patience
+
+Told = dict[str, dict[str, Any]]
+_PATIENCE_S = 600.0
+_ASK = Patience(patience_s=0.0, call_s=1.0)
+_TICKS = os.sysconf("SC_CLK_TCK")
+OPERATORS = ("fast.window", "fast.filter", "fast.project")
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """`batch` None: never full (upstream). `standby` None: none, a killed node is started again from its checkpoint."""
+
+    standby: str | None
+    batch: int | None = None
+    compress: str = "none"
+
+    @property
+    def label(self) -> str:
+        if self.standby is None:
+            return "restart"
+        return {"active": "AS = 1", "upstream": "UB"}.get(self.standby, str(self.batch))
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    at_s: float
+    told: Told
+    cpu_s: dict[str, float]
+
+    @property
+    def leader(self) -> str:
+        return next(name for name in ("mid", "mid.1") if name in self.told and self.told[name]["role"] in ("leads", "alone"))
+
+    @property
+    def other(self) -> str:
+        return "mid" if self.leader == "mid.1" else "mid.1"
+
+    def sent(self, by: str, reader: str, what: str) -> int:
+        return sum(int(t[what]) for key, t in self.told[by]["sent"].items() if key.rpartition("/")[2] == reader)
+
+    def wire(self, node: str) -> int:
+        return sum(int(way["wire_bytes"]) for way in self.told[node]["from"].values()) if node in self.told else 0
+
+
+class Pipeline:
+    def __init__(self, folder: Path, contestant: Contestant, rate: float, seed: int, silence_s: float) -> None:
+        self._folder = folder
+        up, mid, other, down = _free_ports(4)
+        self._addresses = {"up": up, "mid": mid, **({} if contestant.standby is None else {"mid.1": other}), "down": down}
+        folder.mkdir(parents=True)
+        (folder / "app.cql").write_text(
+            f"CREATE STREAM cars (id BIGINT, road BIGINT, speed DOUBLE) FROM synthetic (rate = {rate:g}, arrivals = 'poisson',\n"
+            f"  seed = {seed}, id = 'sequence', road = 'zipf(1.2, 50)', speed = 'uniform(0, 100)');\n"
+            "CREATE QUERY fast AS SELECT id, road, speed FROM cars [RANGE 2 SECONDS] WHERE speed > 50;\n",
+            encoding="utf-8",
+        )
+        (folder / "nodes.toml").write_text(_nodes_text(contestant, (up, mid, other, down), silence_s), encoding="utf-8")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Pipeline:
+        command = [sys.executable, "-m", "kigen.cli.main", "up", "app.cql", "--nodes", "nodes.toml", "--output", "out"]
+        with open(self._folder / "up.log", "wb") as log:
+            self._process = subprocess.Popen(command, cwd=self._folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            self._process.wait(_PATIENCE_S)
+
+    def until(self, there: Callable[[Told], bool], what: str, every_s: float = 0.05) -> Told:
+        """What the nodes say when it has come so far; a node that does not answer is left out."""
+        assert self._process is not None
+        until = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < until:
+            if self._process.poll() is not None:
+                raise ContestantFailed(f"kigen up ended with exit code {self._process.returncode} (log: {self._folder / 'up.log'})")
+            told = {name: about for name in self._addresses if (about := self._ask(name)) is not None}
+            if there(told):
+                return told
+            time.sleep(every_s)
+        raise ContestantFailed(f"not within {_PATIENCE_S:.0f} s: {what} (log: {self._folder / 'up.log'})")
+
+    def steady(self) -> Told:
+        """All at work, and whoever stands by does."""
+        wanted = sorted(["alone"] * 3 if "mid.1" not in self._addresses else ["alone", "alone", "leads", "stands by"])
+
+        def there(told: Told) -> bool:
+            running = len(told) == len(self._addresses) and all(about["state"] == "running" for about in told.values())
+            return running and sorted(about["role"] for about in told.values()) == wanted and rows_at_down(told) > 0
+
+        return self.until(there, "all nodes at work")
+
+    def snapshot(self) -> Snapshot:
+        told = self.steady()
+        return Snapshot(time.time(), told, {name: tree_cpu_s(about["pid"]) for name, about in told.items()})
+
+    def kill(self, name: str, told: Told) -> float:
+        os.kill(told[name]["pid"], signal.SIGKILL)
+        return time.time()
+
+    def _ask(self, name: str) -> dict[str, Any] | None:
+        try:
+            with Link(f"127.0.0.1:{self._addresses[name]}", None, _ASK) as link:
+                return link.about()
+        except LinkError:
+            return None
+
+
+def rows_at_down(told: Told) -> int:
+    return sum(int(way["rows"]) for way in told["down"]["from"].values()) if "down" in told else 0
+
+
+def switches(told: Told) -> list[dict[str, float]]:
+    """Of down: changes to another server."""
+    return [s for way in told["down"]["from"].values() for s in way["switched"]] if "down" in told else []
+
+
+def tree_cpu_s(root: int) -> float:
+    """User and system time of a process, its living descendants, and their dead children."""
+    parents: dict[int, int] = {}
+    used: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents[int(entry.name)], used[int(entry.name)] = int(fields[1]), sum(int(v) for v in fields[11:15])
+    tree, found = {root}, {root}
+    while found:
+        found = {pid for pid, parent in parents.items() if parent in found} - tree
+        tree |= found
+    return sum(used.get(pid, 0) for pid in tree) / _TICKS
+
+
+def _nodes_text(contestant: Contestant, ports: tuple[int, ...], silence_s: float) -> str:
+    up, mid, other, down = ports
+    lines = [f'[nodes.up]\naddress = "127.0.0.1:{up}"', f'[nodes.mid]\naddress = "127.0.0.1:{mid}"']
+    if contestant.standby is not None:
+        lines += [f'standby = "{contestant.standby}"\nstandby_address = "127.0.0.1:{other}"\nsilence = "{silence_s:g} s"']
+        lines += [f'compress = "{contestant.compress}"'] + ([] if contestant.batch is None else [f"batch = {contestant.batch}"])
+    lines += [f'[nodes.down]\naddress = "127.0.0.1:{down}"', '[streams.cars]\nborn = "up"', '[results]\ndefault = "down"']
+    lines += [f'[operators."{name}"]\nnodes = ["mid"]' for name in OPERATORS]
+    return "\n".join(lines) + "\n"
+
+
+def _free_ports(count: int) -> tuple[int, ...]:
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return tuple(int(probe.getsockname()[1]) for probe in probes)
+    finally:
+        for probe in probes:
+            probe.close()

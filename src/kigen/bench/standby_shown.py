@@ -1,0 +1,113 @@
+"""`kigen bench standby` as a table and a picture: overhead against recovery, by batch and codec (the paper's figures 6-8, on nodes)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import matplotlib
+from rich.box import SIMPLE
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+_CODECS = {"none": "#d94801", "zlib": "#2171b5", "zstd": "#238b45", "lz4": "#6a51a3"}
+_PARTS = {"detection_s": ("detection", "#e3e3e8"), "reconnection_s": ("reconnection", "#bdbdbd"), "data_s": ("data recovery", "#6baed6")}
+
+
+def standby_tables(result: dict[str, Any]) -> RenderableType:
+    settings, machine, restart = result["settings"], result["machine"], result["restart"]
+    table = Table(title="Overhead, and times after a SIGKILL of the leader", title_justify="left", box=SIMPLE)
+    for name in ("batch", "codec"):
+        table.add_column(name)
+    for name in (
+        "overhead %",
+        "on the wire %",
+        "tuples sent %",
+        "detection ms",
+        "reconnection ms",
+        "data ms",
+        "outage ms",
+        "CPU us a tuple",
+        "load",
+    ):
+        table.add_column(name, justify="right")
+    for cell in result["cells"]:
+        tuples = cell["tuples"]
+        table.add_row(
+            cell["label"],
+            cell["compress"],
+            *(f"{100 * cell['overhead'][what]:.1f}" for what in ("payload", "wire")),
+            f"{100 * tuples['standby'] / max(tuples['leader'], 1):.0f}",
+            *(_ms(cell[key]) for key in (*_PARTS, "outage_s")),
+            " / ".join(f"{name} {us:,}" for name, us in cell["cpu_us_a_tuple"].items()),
+            f"{cell['load']:g}",
+        )
+    cpu = " / ".join(f"{name} {us:,}" for name, us in restart["cpu_us_a_tuple"].items())
+    table.add_row("restart", "-", *["-"] * 6, _ms(restart["outage_s"]), cpu, f"{restart['load']:g}")
+    told = (
+        f"{machine['cores']} cores, {machine['date']}; {settings['rate']:g} tuples a second, {settings['trials']} kills a cell, "
+        f"silence {settings['silence_s']:g} s; load: of the machine when the cell began"
+    )
+    reached = "reached" if result["figures"]["fifth_reached"] else "not reached"
+    verdict = f"recovery of batches up to 25 at most 1/5 of restart from checkpoint ({result['figures']['restart_s']:.1f} s): {reached}"
+    return Group(Text(told, style="dim"), table, Text(verdict + ("" if result["complete"] else "; ended early")))
+
+
+def _ms(seconds: list[float]) -> str:
+    return f"{1000 * mean(seconds):,.0f}" + (f" ±{1000 * stdev(seconds):,.0f}" if len(seconds) > 1 else "")
+
+
+def draw_standby(result: dict[str, Any], target: Path) -> None:
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(13, 4.8), layout="constrained")
+    _recovery(left, [c for c in result["cells"] if c["compress"] == result["cells"][0]["compress"]], result["figures"]["restart_s"])
+    _overhead(right, result["cells"])
+    settings, machine = result["settings"], result["machine"]
+    figure.suptitle(
+        f"Standby on real nodes: a selection at {settings['rate']:g} tuples a second, {settings['trials']} kills a cell; "
+        f"{machine['cores']} cores, load {machine['load_before']:g} before",
+        fontsize=10,
+    )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(target, dpi=100)
+    pyplot.close(figure)
+
+
+def _recovery(axis: Any, cells: list[dict[str, Any]], restart_s: float) -> None:
+    below = [0.0] * len(cells)
+    for key, (name, colour) in _PARTS.items():
+        values = [mean(cell[key]) for cell in cells]
+        axis.bar(range(len(cells)), values, 0.7, bottom=below, label=name, color=colour)
+        below = [a + b for a, b in zip(below, values, strict=True)]
+    axis.axhline(restart_s / 5, color="#a50f15", linewidth=1, linestyle="--", label=f"1/5 of restart from checkpoint ({restart_s:.1f} s)")
+    axis.set_ylim(0, 1.35 * max(*below, restart_s / 5))
+    axis.set_title("seconds from the kill to the first new row, not compressed", loc="left", fontsize=10)
+    axis.legend(frameon=False, fontsize=8, ncols=2, loc="upper left")
+    _names(axis, [cell["label"] for cell in cells])
+
+
+def _overhead(axis: Any, cells: list[dict[str, Any]]) -> None:
+    labels = list(dict.fromkeys(cell["label"] for cell in cells))
+    for codec in dict.fromkeys(cell["compress"] for cell in cells):
+        mine = [cell for cell in cells if cell["compress"] == codec]
+        at = [labels.index(cell["label"]) for cell in mine]
+        for what, style in (("payload", "-"), ("wire", ":")):
+            values = [100 * cell["overhead"][what] for cell in mine]
+            axis.plot(at, values, style, marker="o", markersize=4, color=_CODECS[codec], label=f"{codec}, {what}")
+    axis.set_title("overhead, % of the bytes on up -> mid -> down", loc="left", fontsize=10)
+    axis.set_ylim(0, None)
+    axis.legend(frameon=False, fontsize=8)
+    _names(axis, labels)
+
+
+def _names(axis: Any, labels: list[str]) -> None:
+    axis.set_xticks(range(len(labels)), labels)
+    axis.set_xlabel("batch, tuples")
+    axis.grid(axis="y", color="#dddde6", linewidth=0.6)
+    axis.set_axisbelow(True)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
