@@ -64,6 +64,7 @@ def lifetimes(
         from kigen.bench.picture import draw_throughput
         from kigen.bench.settings import lifetimes_settings
         from kigen.bench.tables import lifetimes_tables
+        from kigen.bench.worker import ContestantFailed
 
         settings = lifetimes_settings(quick, out, query, window, kind.value, trials, tuples)
         with _progress() as (tell, start):
@@ -73,6 +74,8 @@ def lifetimes(
         picture = out / "lifetimes.png"
         draw_throughput(result, picture)
         _deliver(result, lifetimes_tables(result), json_file or out / "lifetimes.json", picture)
+        if benchmark.failed is not None:
+            raise ContestantFailed(f"ended before the end, with what was measured until then: {benchmark.failed}")
 
 
 @bench.command(epilog="Example:  kigen bench floor --quick --json floor.json")
@@ -212,6 +215,35 @@ def placement(
         picture = out / "placement.png"
         draw_placement_bench(result, picture)
         _deliver(result, placement_table(result), json_file or out / "placement.json", picture)
+
+
+@bench.command(epilog="Example:  kigen bench nodes --quick --json nodes.json")
+def nodes(
+    quick: Quick = False,
+    json_file: JsonFile = None,
+    out: Out = Path("out/bench"),
+    stretch: Annotated[float | None, typer.Option(help="The paper's times, times this.", min=10, show_default="100, quick 60")] = None,
+    activations: Annotated[int | None, typer.Option(help="How often all tuples come.", min=1, show_default="3, quick 1")] = None,
+    tuples: Annotated[int | None, typer.Option(help="V2V tuples of an activation, on average.", min=1, show_default="12")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the number of tuples in an activation.")] = None,
+    edf: Annotated[str | None, typer.Option(metavar="POLICY", help="What stands for EDF.", show_default="pack:overload=edf")] = None,
+) -> None:
+    """The placement paper's experiment on two node processes: two allocations by EDF and FIFO, what is late of outputs 1 and 2."""
+    with exit_codes():
+        from kigen.bench.nodes import NodesBench
+        from kigen.bench.nodes_app import QUICK, NodesSettings
+        from kigen.bench.nodes_shown import draw_nodes, nodes_tables
+        from kigen.schedule import read_policy
+
+        given: dict[str, Any] = {"stretch": stretch, "activations": activations, "v2v_tuples": tuples, "seed": seed, "edf": edf}
+        settings = replace(QUICK if quick else NodesSettings(), out=out, **{k: v for k, v in given.items() if v is not None})
+        read_policy(settings.edf)
+        with _progress() as (tell, start):
+            benchmark = NodesBench(settings, tell)
+            result = benchmark.run(start(benchmark.steps))
+        picture = out / "nodes.png"
+        draw_nodes(result, picture)
+        _deliver(result, nodes_tables(result), json_file or out / "nodes.json", picture)
 
 
 @bench.command(epilog="Example:  kigen bench standby --quick --json standby.json")
