@@ -60,13 +60,13 @@ def _forgets(node: Node) -> bool:
 
 
 def skips(parts: Mapping[str, Part], name: str) -> bool:
-    """Its standby need not get every input: it is forgetful, and what the node before lets go is decided by its acks alone."""
+    """Its standby need not get every input: it is forgetful, hands nothing on, and what the node before lets go its acks alone decide."""
     part = parts[name]
     if not forgetful(part):
         return False
     (stream,) = part.used
     before = parts[part.received[stream]]
-    return list(before.readers[stream]) == [name] and stream not in before.used
+    return stream not in part.readers and list(before.readers[stream]) == [name] and stream not in before.used
 
 
 def following(parts: Mapping[str, Part], name: str, entry: NodeEntry) -> Following:

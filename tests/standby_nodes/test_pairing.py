@@ -1,0 +1,110 @@
+"""Who must get every input, who reads by which name, and which batch `auto` chooses: without processes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from standby_nodes.pairs import ALL, SELECTION, Pair
+from standby_nodes.test_wrong_standbys import figures
+
+from kigen.cli.loading import load
+from kigen.cli.nodes import NodesArguments, placed_parts
+from kigen.engine.advising import with_batches
+from kigen.engine.pairing import NEVER, following, readers_of, skips
+from kigen.placement.cutting import Part
+from kigen.placement.nodes_file import NodesFile, parse_nodes
+
+
+def parts_of(pair: Pair) -> tuple[NodesFile, dict[str, Part]]:
+    assert load(pair.app).queries
+    arguments = NodesArguments(pair.app, pair.app.with_name("nodes.toml"), "deadline", 10, None, pair.state, None, "pack", None)
+    nodes, _, parts = placed_parts(arguments)
+    return nodes, parts
+
+
+ELSEWHERE = "CREATE QUERY all_cars AS SELECT id FROM cars [RANGE 2 SECONDS];\n"
+
+
+@pytest.mark.parametrize(
+    ("queries", "leaves_out"),
+    [
+        (SELECTION, True),
+        (SELECTION.replace("RANGE 2 SECONDS", "NOW"), True),
+        (SELECTION.replace("RANGE 2 SECONDS", "ROWS 5"), False),  # who dies when depends on those before
+        (SELECTION.replace("RANGE 2 SECONDS", "RANGE 2 SECONDS SLIDE 1 SECONDS"), False),
+        ("CREATE QUERY n AS SELECT COUNT(*) AS n FROM cars [RANGE 2 SECONDS];", False),
+        ("CREATE QUERY d AS SELECT DISTINCT road FROM cars [RANGE 2 SECONDS];", False),
+        (ALL, False),
+    ],
+)
+def test_a_standby_gets_every_input_unless_the_node_has_no_memory(queries: str, leaves_out: bool, tmp_path: Path) -> None:
+    nodes, parts = parts_of(Pair(tmp_path, queries, 'standby = "lazy"\nbatch = 30\ncompress = "zstd"', 30))
+    assert skips(parts, "mid") == leaves_out
+    for stream in parts["mid"].received:
+        readers, required = readers_of(parts["up"], stream, parts, nodes)
+        assert readers == ["mid", "mid.1"]
+        assert required == (["mid"] if leaves_out else ["mid", "mid.1"])
+    how = following(parts, "mid", nodes.entry("mid"))
+    assert (how.compress, how.batch, how.skipping, how.by_hand) == ("zstd", 30, leaves_out, leaves_out)
+    assert following(parts, "down", nodes.entry("down")).batch is None
+
+
+ROW = '[[links]]\nbetween = ["up", "mid"]\n[[links]]\nbetween = ["mid", "down"]\n'
+
+
+@pytest.mark.parametrize("links", ["", ROW])
+def test_another_reader_of_the_stream_needs_it_kept_at_its_own_pace(links: str, tmp_path: Path) -> None:
+    """Then what is let go is not decided by the pair's acks alone, or rows are handed on that have to keep their offsets."""
+    pair = Pair(tmp_path, SELECTION + ELSEWHERE, 'standby = "lazy"', 30)
+    nodes_file = pair.app.with_name("nodes.toml")
+    text = nodes_file.read_text(encoding="utf-8")
+    for operator, node in (("fast.window", "up"), ("all_cars.project", "down")):
+        pinned = f'[operators."{operator}"]\nnodes = ["mid"]'
+        assert pinned in text
+        text = text.replace(pinned, pinned.replace("mid", node))
+    nodes_file.write_text(text.replace("[streams.cars]", links + "[streams.cars]", 1), encoding="utf-8")
+    _, parts = parts_of(pair)
+    (stream,) = parts["mid"].used
+    readers = {(node, name) for node, part in parts.items() for name in part.readers.get(stream, ())}
+    assert readers in ({("up", "mid"), ("up", "down")}, {("up", "mid"), ("mid", "down")})
+    assert not skips(parts, "mid")
+
+
+@pytest.mark.parametrize(
+    ("standby", "batch"), [('standby = "active"', None), ('standby = "upstream"', NEVER), ('standby = "lazy"\nbatch = 7', 7)]
+)
+def test_active_and_upstream_are_batches_of_one_and_of_all(standby: str, batch: int | None, tmp_path: Path) -> None:
+    nodes, parts = parts_of(Pair(tmp_path, SELECTION, standby, 30))
+    assert following(parts, "mid", nodes.entry("mid")).batch == batch
+
+
+@pytest.mark.parametrize(
+    ("limit", "standby", "batch"),
+    [
+        ('recovery_within = "250 ms"', "lazy", 1),
+        ('recovery_within = "1 s"', "lazy", 50),
+        ('recovery_within = "2 s"', "upstream", None),
+        ('overhead_below = "40 %"', "lazy", 50),
+        ('overhead_below = "10 %"', "upstream", None),
+        ('overhead_below = "10 %"\nrecovery_within = "250 ms"', "lazy", 1),
+    ],
+)
+def test_the_batch_that_keeps_the_limit_and_costs_least(limit: str, standby: str, batch: int | None, tmp_path: Path) -> None:
+    figures(tmp_path / "standby.json")
+    text = f'[nodes.mid]\nstandby = "lazy"\nbatch = "auto"\nfigures = "standby.json"\n{limit}\n[nodes.down]\n'
+    nodes, notes = with_batches(parse_nodes(text, str(tmp_path / "nodes.toml")))
+    assert (nodes.entry("mid").standby, nodes.entry("mid").batch) == (standby, batch)
+    assert len(notes) == 1
+    assert "recovery" in notes[0]
+
+
+def test_spread_counts(tmp_path: Path) -> None:
+    cells = [
+        {"batch": 1, "compress": "none", "overhead": {"payload": 0.6}, "recovery_s": [0.3, 0.3]},
+        {"batch": 50, "compress": "none", "overhead": {"payload": 0.3}, "recovery_s": [0.1, 0.7]},
+    ]
+    (tmp_path / "f.json").write_text(json.dumps({"bench": "standby", "cells": cells}), encoding="utf-8")
+    text = '[nodes.mid]\nstandby = "lazy"\nbatch = "auto"\nfigures = "f.json"\nrecovery_within = "1 s"\n'
+    assert with_batches(parse_nodes(text, str(tmp_path / "nodes.toml")))[0].entry("mid").batch == 1
