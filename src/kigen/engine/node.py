@@ -123,12 +123,12 @@ class NodeRun:
             self._leads = leads
             for relay in self._relays.values():
                 relay.lead(leads)
-        if self._by_hand and leads:
+        if self._by_hand:
             (stream,), (made,) = self.part.used, self.part.made
             delivered, done = int(self.queues[made].status()["start"]), None
             while self._commits and self._commits[0][1] <= delivered:
                 done = self._commits.popleft()
-            if done is not None:
+            if done is not None and leads:
                 self._relays[stream].ack(done[0], note=str(done[1]))
 
     def begin(self, spark: Any, ready: Callable[[], None]) -> None:
