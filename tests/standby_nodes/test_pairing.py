@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from kigen.cli.nodes import NodesArguments, placed_parts
 from kigen.engine.advising import with_batches
 from kigen.engine.pairing import NEVER, following, readers_of, skips
 from kigen.placement.cutting import Part
-from kigen.placement.nodes_file import NodesFile, parse_nodes
+from kigen.placement.nodes_file import STANDBY_PORT, NodesFile, parse_nodes
 
 
 def parts_of(pair: Pair) -> tuple[NodesFile, dict[str, Part]]:
@@ -108,3 +109,12 @@ def test_spread_counts(tmp_path: Path) -> None:
     (tmp_path / "f.json").write_text(json.dumps({"bench": "standby", "cells": cells}), encoding="utf-8")
     text = '[nodes.mid]\nstandby = "lazy"\nbatch = "auto"\nfigures = "f.json"\nrecovery_within = "1 s"\n'
     assert with_batches(parse_nodes(text, str(tmp_path / "nodes.toml")))[0].entry("mid").batch == 1
+
+
+def test_the_nodes_files_of_the_page_are_right() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "standby.md").read_text(encoding="utf-8")
+    first, second = re.findall(r"```toml\n(.*?)```", page, re.S)
+    entry = parse_nodes(first).entry("mid")
+    assert (entry.standby, entry.batch, entry.compress, entry.standby_port) == ("lazy", 25, "zlib", 47601)
+    assert entry.port + STANDBY_PORT == entry.standby_port, "what is written there is what it would be anyway"
+    assert parse_nodes(second).entry("mid").figures == "standby.json"
