@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from kigen.bench.nodes import COMBINATIONS, PUBLISHED, broken_order, cell_of, in_virtual_time
+from kigen.bench.nodes import COMBINATIONS, PUBLISHED, broken_order, cell_of, in_virtual_time, micro_batches
 from kigen.bench.nodes_app import QUICK, NodesSettings, app_text, bursts, nodes_text, placements
 from kigen.bench.nodes_shown import draw_nodes, nodes_tables
 from kigen.placement.cutting import cut
@@ -62,9 +62,12 @@ def test_every_combination_sees_the_same_tuples() -> None:
         assert count["v2v"] > 0
         assert count["centre"] > count["v2v"]
     assert counts[:1] == bursts(NodesSettings(activations=1))
-    late = [in_virtual_time(*combination, counts) for combination in COMBINATIONS]
+    late = [in_virtual_time(allocation, rule.lower(), counts) for allocation, rule in COMBINATIONS]
     assert late == sorted(late)
     assert late[0] < late[1] < late[2] < late[3], "the paper's order"
+    free = in_virtual_time("ExistingAlloc", micro_batches("pack:overload=edf", 0.0), counts)
+    dear = in_virtual_time("ExistingAlloc", micro_batches("pack:overload=edf", 3000.0), counts, 3000.0)
+    assert late[1] <= free <= dear, "a fixed cost makes more late, not less"
 
 
 def report(control: tuple[int, int, int], warning: tuple[int, int, int]) -> dict[str, Any]:
@@ -81,7 +84,7 @@ def test_late_results_are_counted_and_shown(tmp_path: Path) -> None:
     cell = cell_of(report((10, 10, 2), (16, 8, 4)))
     assert cell["late"] == pytest.approx((2 + 8 * 4 / 16) / 18)
     cells = [
-        {"label": label, "o3": "node1", **cell, "late": late, "virtual": late}
+        {"label": label, "o3": "node1", **cell, "late": late, "virtual": late, "virtual_batches": late}
         for label, late in zip(PUBLISHED, (0, 0.3, 0.2, 1), strict=True)
     ]
     assert broken_order(cells) == ["ExistingAlloc.EDF >= DeadlineAlloc.FIFO"]
