@@ -19,12 +19,13 @@ from typing import Any
 
 from kigen.bench.worker import ContestantFailed
 from kigen.links import Link, LinkError, Patience
+from kigen.placement.from_plan import name_operators
+from kigen.plan import bind
 
 Told = dict[str, dict[str, Any]]
 _PATIENCE_S = 600.0
 _ASK = Patience(patience_s=0.0, call_s=1.0)
 _TICKS = os.sysconf("SC_CLK_TCK")
-OPERATORS = ("fast.window", "fast.filter", "fast.project")
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,13 @@ class Pipeline:
         up, mid, other, down = _free_ports(4)
         self._addresses = {"up": up, "mid": mid, **({} if contestant.standby is None else {"mid.1": other}), "down": down}
         folder.mkdir(parents=True)
-        (folder / "app.cql").write_text(
+        app = (
             f"CREATE STREAM cars (id BIGINT, road BIGINT, speed DOUBLE) FROM synthetic (rate = {rate:g}, arrivals = 'poisson',\n"
             f"  seed = {seed}, id = 'sequence', road = 'zipf(1.2, 50)', speed = 'uniform(0, 100)');\n"
-            "CREATE QUERY fast AS SELECT id, road, speed FROM cars [RANGE 2 SECONDS] WHERE speed > 50;\n",
-            encoding="utf-8",
+            "CREATE QUERY fast AS SELECT id, road, speed FROM cars [RANGE 2 SECONDS] WHERE speed > 50;\n"
         )
-        (folder / "nodes.toml").write_text(_nodes_text(contestant, (up, mid, other, down), silence_s), encoding="utf-8")
+        (folder / "app.cql").write_text(app, encoding="utf-8")
+        (folder / "nodes.toml").write_text(_nodes_text(contestant, app, (up, mid, other, down), silence_s), encoding="utf-8")
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Pipeline:
@@ -156,14 +157,14 @@ def tree_cpu_s(root: int) -> float:
     return sum(used.get(pid, 0) for pid in tree) / _TICKS
 
 
-def _nodes_text(contestant: Contestant, ports: tuple[int, ...], silence_s: float) -> str:
+def _nodes_text(contestant: Contestant, app: str, ports: tuple[int, ...], silence_s: float) -> str:
     up, mid, other, down = ports
     lines = [f'[nodes.up]\naddress = "127.0.0.1:{up}"', f'[nodes.mid]\naddress = "127.0.0.1:{mid}"']
     if contestant.standby is not None:
         lines += [f'standby = "{contestant.standby}"\nstandby_address = "127.0.0.1:{other}"\nsilence = "{silence_s:g} s"']
         lines += [f'compress = "{contestant.compress}"'] + ([] if contestant.batch is None else [f"batch = {contestant.batch}"])
     lines += [f'[nodes.down]\naddress = "127.0.0.1:{down}"', '[streams.cars]\nborn = "up"', '[results]\ndefault = "down"']
-    lines += [f'[operators."{name}"]\nnodes = ["mid"]' for name in OPERATORS]
+    lines += [f'[operators."{name}"]\nnodes = ["mid"]' for name in name_operators(bind(app)).values()]
     return "\n".join(lines) + "\n"
 
 
