@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -36,12 +37,14 @@ def test_readme_example_gives_what_it_says(tmp_path: Path) -> None:
 
 def test_readme_commands_run() -> None:
     commands = [line.split("#")[0].strip() for block in blocks(README, "sh") for line in block.splitlines() if line.startswith(".venv")]
-    assert len(commands) == 4
+    assert len(commands) == 6
+    shutil.rmtree(ROOT / "out" / "traffic", ignore_errors=True)  # a run that ended, maybe of another app
     subprocess.run([ROOT / ".venv" / "bin" / "python", "examples/rooms/make_data.py"], cwd=ROOT, check=True, timeout=60)
     for command in commands:
         done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     assert (ROOT / "out" / "rooms.png").stat().st_size > 10_000
+    assert len((ROOT / "out" / "traffic" / "warnings.csv").read_text(encoding="utf-8").splitlines()) > 10
 
 
 def test_readme_python_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
