@@ -76,10 +76,11 @@ def draw_deadlines(result: dict[str, Any], target: Path) -> None:
     right.set_xlabel("deadline")
     right.set_title(f"by deadline, at load {heaviest}, %", loc="left", fontsize=10)
     for axis in (left, right):
-        axis.set_ylim(0, 100)
+        axis.set_ylim(0, 112)  # room for the legend
+        axis.set_yticks(range(0, 101, 20))
         axis.grid(color="#dddde6", linewidth=0.6)
         axis.set_axisbelow(True)
-        axis.legend(frameon=False, fontsize=8)
+        axis.legend(frameon=False, fontsize=8, loc="upper left", ncols=4)
         for side in ("top", "right"):
             axis.spines[side].set_visible(False)
     figure.tight_layout()
