@@ -113,7 +113,7 @@ def test_status_needs_the_token_and_nobodys_key(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN, encoding="utf-8")
     serving = Security(TOKEN, security.certificate, security.key)
     with LinkServer(
-        [], security=serving, about=lambda: {"node": "a", "state": "running", "queries": {}, "queues": {}, "from": {}}
+        [], security=serving, about=lambda: {"node": "a", "role": "alone", "state": "running", "queries": {}, "queues": {}, "from": {}}
     ) as server:
         nodes = f'token_file = "token"\n[nodes.a]\naddress = "{server.address}"\ncertificate = "node.pem"\nkey = "elsewhere.key"\n'
         (tmp_path / "nodes.toml").write_text(nodes, encoding="utf-8")

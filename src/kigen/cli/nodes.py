@@ -35,7 +35,8 @@ from kigen.placement.stored import fingerprint, from_json, to_json
 from kigen.spark.scratch import replace
 
 _POLL_S = 0.05
-_ASK = Patience(patience_s=0.0, call_s=1.0)
+_ASK = Patience(patience_s=0.0, call_s=1.0)  # again and again
+_ASK_ONCE = Patience(patience_s=0.0, call_s=10.0)  # a busy node answers late
 PLACEMENT, REPORT, GO = "placement.json", "report.json", "go"
 
 
@@ -157,10 +158,10 @@ def replicas(nodes: NodesFile, names: Iterable[str]) -> dict[str, tuple[str, int
     return {replica_name(name, replica): (name, replica) for name, replica in found}
 
 
-def ask(nodes: NodesFile, name: str, replica: int = 0) -> dict[str, Any] | None:
+def ask(nodes: NodesFile, name: str, replica: int = 0, patience: Patience = _ASK) -> dict[str, Any] | None:
     """What a node says; None if it does not answer. Raises if it refuses to."""
     entry = nodes.entry(name)
-    link = Link(entry.addresses[replica], security_of(nodes, None), _ASK)
+    link = Link(entry.addresses[replica], security_of(nodes, None), patience)
     try:
         return link.about()
     except LinkRefused:
@@ -175,7 +176,7 @@ def show_status(nodes_file: Path, format: str) -> None:
     if format not in ("text", "json"):
         raise AppNotFound(f"--format {format}: text or json is required")
     nodes = load_nodes(nodes_file)
-    told = {me: ask(nodes, *which) for me, which in replicas(nodes, [entry.name for entry in nodes.nodes]).items()}
+    told = {me: ask(nodes, *which, patience=_ASK_ONCE) for me, which in replicas(nodes, [entry.name for entry in nodes.nodes]).items()}
     if format == "json":
         sys.stdout.write(json.dumps(told, indent=2) + "\n")
         return
