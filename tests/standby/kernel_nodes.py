@@ -1,0 +1,254 @@
+"""Nodes as they are, but for Spark: queues in files, servers, relays and roles are real; what Spark would run the kernel runs in a thread.
+
+As with Spark, a batch is planned and written down before it runs, runs again after a kill with the same input, and is done when its sinks
+have it and its state is saved. A kill ends a node at any of these points; what follows is made from its files.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+
+from kigen.connectors import open_source
+from kigen.connectors.synthetic_source import SyntheticSource
+from kigen.engine.node import NodeOptions, NodeRun
+from kigen.engine.options import RunOptions
+from kigen.engine.run import Links
+from kigen.lifetimes import StreamInput, TaskRuntime
+from kigen.lifetimes.received import input_of_rows
+from kigen.links import Link, LinkError
+from kigen.placement.cutting import Part
+from kigen.placement.nodes_file import NodesFile
+from kigen.plan.nodes import LINK, App, Stream
+from kigen.plan.tasks import extract_tasks
+
+PIECES = (0, 1, 3, 10, 30, 10_000)
+Lines = dict[str, list[dict[str, Any]]]
+
+
+class Killed(Exception):
+    """Here and now."""
+
+
+class KernelRun:
+    """In place of `kigen.engine.run.Run`."""
+
+    rng = Random(0)  # of all of them
+    kernel = threading.Lock()  # a process has one connection for expressions
+
+    def __init__(self, app: App, options: RunOptions, links: Links | None = None) -> None:
+        assert links is not None
+        assert options.checkpoint is not None
+        self.app, self._links, self._folder = app, links, Path(options.checkpoint)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._tasks = extract_tasks(app)
+        self._killed = threading.Event()
+        self.error: BaseException | None = None
+        done = self._load("done")
+        self.saved: dict[str, Any] = done or {"places": {}, "states": {}, "marks": {}, "lines": {}, "finished": []}
+        self._sources = {s.name: table_of(app, s) for s in app.streams if s.source.name != LINK}
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    @property
+    def finished(self) -> bool:
+        return len(self.saved["finished"]) == len(self._tasks)
+
+    @property
+    def active(self) -> bool:
+        if self.error is not None:
+            raise self.error
+        return not self.finished
+
+    @property
+    def progress(self) -> Any:
+        return SimpleNamespace(queries={})
+
+    def begin(self, spark: Any, ready: Any) -> None:
+        ready()
+        if not self.finished:
+            self._thread.start()
+
+    def stop(self) -> Any:
+        self._killed.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        return SimpleNamespace(report=None)
+
+    # --- the thread ------------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        try:
+            self._runtimes = {task.name: TaskRuntime(task, self.app) for task in self._tasks}
+            for name, state in self.saved["states"].items():
+                self._runtimes[name].restore(state)
+            for name, sink in self._links.sinks.items():
+                sink.open(self.saved["marks"].get(name))
+            with Link(self._links.access.server, self._links.access.security) as link:
+                while not self.finished:
+                    self._batch(link)
+        except (Killed, LinkError):
+            pass  # a server that is closing: it was killed, too
+        except BaseException as error:
+            self.error = error
+
+    def _batch(self, link: Link) -> None:
+        time.sleep(0.002)
+        places = self.saved["places"]
+        planned = self._load("planned")
+        if planned is None or planned["from"] != places or planned["to"] == places:
+            to = {task.name: self._next(link, task.name, task.streams) for task in self._tasks}
+            planned = {"from": places, "to": to}
+            self._save("planned", planned)
+        self._may_die()
+        lines: Lines = {}
+        for task in self._tasks:
+            at, to = places.get(task.name, {}), planned["to"][task.name]
+            if at == to:
+                continue
+            inputs = {s: self._input(link, s, at.get(s, 0), to[s]) for s in task.streams if to[s] > at.get(s, 0)}
+            with self.kernel:
+                result = self._runtimes[task.name].step(inputs)
+            for name, table in result.outputs.items():
+                if name in self._links.sinks:
+                    self._links.sinks[name].write(table)
+                else:
+                    lines.setdefault(name, []).extend(table.to_pylist())
+            if result.finished:
+                planned.setdefault("finished", []).append(task.name)
+        self._may_die()
+        marks = {name: sink.mark() for name, sink in self._links.sinks.items()}
+        self._may_die()
+        self._commit(planned, marks, lines)
+
+    def _commit(self, planned: dict[str, Any], marks: dict[str, Any], lines: Lines) -> None:
+        told = {name: self.saved["lines"].get(name, []) + more for name, more in lines.items()}
+        saved = {
+            "places": planned["to"],
+            "states": {name: runtime.snapshot() for name, runtime in self._runtimes.items()},
+            "marks": marks,
+            "lines": {**self.saved["lines"], **told},
+            "finished": sorted({*self.saved["finished"], *planned.get("finished", [])}),
+        }
+        self._save("done", saved)
+        self.saved = saved
+        self._may_die()
+        off: dict[str, int] = {}
+        for places in planned["to"].values():
+            for stream, at in places.items():
+                off[stream] = min(off.get(stream, at), at)
+        self._links.on_commit(off, off)
+
+    def _next(self, link: Link, task: str, streams: tuple[str, ...]) -> dict[str, int]:
+        """Where the batch ends: anywhere up to what is there."""
+        at = self.saved["places"].get(task, {})
+        ends = {}
+        for stream in streams:
+            if stream in self._sources:
+                ends[stream] = min(at.get(stream, 0) + self.rng.choice((0, 1, 3, 7, 12)), self._sources[stream].num_rows + 1)
+            else:
+                status = link.status(self._queue(stream))
+                first = max(at.get(stream, 0), int(status["start"]))
+                ends[stream] = min(first + self.rng.choice(PIECES), int(status["end"]))
+        return ends
+
+    def _input(self, link: Link, stream: str, first: int, end: int) -> StreamInput:
+        if stream in self._sources:  # one more than there are: the end
+            table = self._sources[stream]
+            piece = table.slice(first, end - first)
+            last = table.column("_ts")[min(end, table.num_rows) - 1].as_py()
+            return StreamInput([piece] if piece.num_rows else [], progress_us=last, ended=end > table.num_rows)
+        batches: list[pa.RecordBatch] = []
+        while first < end:
+            got = link.read(self._queue(stream), first, max_tuples=end - first)
+            batches += got.batches
+            first = got.next
+        return input_of_rows(pa.Table.from_batches(batches), self._links.access.halting)
+
+    def _queue(self, stream: str) -> str:
+        return str(self.app.stream(stream).source.option("queue"))
+
+    def _may_die(self) -> None:
+        if self._killed.is_set():
+            raise Killed
+
+    def _load(self, name: str) -> Any:
+        path = self._folder / name
+        return pickle.loads(path.read_bytes()) if path.exists() else None
+
+    def _save(self, name: str, value: Any) -> None:
+        path = self._folder / f"{name}.new"
+        path.write_bytes(pickle.dumps(value))
+        path.rename(self._folder / name)
+
+
+def table_of(app: App, stream: Stream) -> pa.Table:
+    """All that a synthetic stream gives."""
+    source = open_source(stream, str(app.directory), True, None)
+    assert isinstance(source, SyntheticSource)
+    total = source.total()
+    assert total is not None
+    return source.read(source.piece(stream.name, 0, total, None, True)).table
+
+
+def undisturbed(app: App) -> Lines:
+    """Each stream whole, in one place."""
+    lines: Lines = {}
+    for task in extract_tasks(app):
+        inputs = {s: StreamInput([table_of(app, app.stream(s))], ended=True) for s in task.streams}
+        for name, table in TaskRuntime(task, app).step(inputs).outputs.items():
+            lines.setdefault(name, []).extend(table.to_pylist())
+    return lines
+
+
+class Cluster:
+    """All processes of an app, as `kigen up` keeps them; `kill` ends one at once, and it is started again a little later."""
+
+    def __init__(self, parts: dict[str, Part], nodes: NodesFile, state: Path) -> None:
+        self._parts, self._nodes, self._options = parts, nodes, NodeOptions(state)
+        self._which = {(name if not i else f"{name}.{i}"): (name, i) for name in parts for i in range(len(nodes.entry(name).addresses))}
+        self.running: dict[str, NodeRun] = {}
+        self._back_at = dict.fromkeys(self._which, 0.0)
+        self.done: set[str] = set()
+        self.lines: Lines = {}
+
+    def look(self) -> None:
+        """What `kigen up` and the nodes' own loops do now and then."""
+        for name, at in list(self._back_at.items()):
+            if time.monotonic() >= at:
+                del self._back_at[name]
+                node, replica = self._which[name]
+                self.running[name] = NodeRun(self._parts, node, self._nodes, self._options, replica)
+                self.running[name].begin(None, lambda: None)
+        for name, node_run in list(self.running.items()):
+            if name in self.running and not node_run.active:
+                assert node_run.finished, name
+                for other in [n for n in self._which if self._which[n][0] == self._which[name][0]]:
+                    self._end(other)
+
+    def kill(self, name: str, away_s: float) -> None:
+        self.running.pop(name).stop()
+        self._back_at[name] = time.monotonic() + away_s
+
+    def _end(self, name: str) -> None:
+        self.done.add(name)
+        self._back_at.pop(name, None)
+        if name in self.running:
+            run = self.running[name].run
+            self.running.pop(name).stop()
+            if isinstance(run, KernelRun):
+                self.lines |= run.saved["lines"]
+
+    @property
+    def all_done(self) -> bool:
+        return len(self.done) == len(self._which)
+
+    def close(self) -> None:
+        for name in list(self.running):
+            self.running.pop(name).stop()
