@@ -93,10 +93,11 @@ class KernelRun:
             with Link(self._links.access.server, self._links.access.security) as link:
                 while not self.finished:
                     self._batch(link)
-        except (Killed, LinkError):
-            pass  # a server that is closing: it was killed, too
+        except Killed:
+            pass
         except BaseException as error:
-            self.error = error
+            if not (isinstance(error, LinkError) and self._killed.is_set()):  # its server is closing
+                self.error = error
 
     def _batch(self, link: Link) -> None:
         time.sleep(0.002)
