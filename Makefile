@@ -28,7 +28,7 @@ fast: setup      ## the tests without Spark only
 	$(VENV)/python -m pytest -q --ignore=tests/spark --ignore=tests/cli --ignore=tests/nodes --ignore=tests/standby_nodes --ignore=tests/soak --ignore=tests/docs
 
 soak: setup      ## the long runs: 5,000 random queries, 100 kills, 100 leaders killed
-	KIGEN_SOAK=1 $(VENV)/python -m pytest -q --timeout=0 tests/soak
+	KIGEN_SOAK=1 $(VENV)/python -m pytest -q --timeout=0 tests/soak tests/nodes tests/standby_nodes tests/standby
 
 bench: setup     ## the benchmarks, short form
 	$(VENV)/kigen bench lifetimes --quick

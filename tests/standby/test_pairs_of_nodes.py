@@ -19,7 +19,10 @@ from standby_nodes.pairs import ALL, SELECTION, Pair
 from kigen.cli.loading import load
 from kigen.cli.nodes import NodesArguments, placed_parts
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [
+    pytest.mark.timeout(400),
+    pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="minutes: make soak"),
+]
 KILLS = 15  # at most, then it may come to its end
 
 

@@ -16,7 +16,7 @@ import pytest
 from nodes.running import alive, gone, spark_of
 from standby_nodes.pairs import ALL, SELECTION, Pair, after, kill_leaders, lines, role, steady
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="several Sparks for minutes: make soak")]
 SECONDS, KILLS = 170, 10
 
 
