@@ -133,7 +133,7 @@ def kill_leaders(pair: Pair, up: Up, most: int, rng: random.Random) -> int:
     """Again and again, at random moments, as long as there is time: the one that leads, as soon as the other can follow it."""
     kills, seen = 0, 0
     while kills < most:
-        told = up.until(after(seen), f"results after {kills} kills")
+        told = up.until(lambda told, seen=seen: pair.left_s < ENOUGH_S or after(seen)(told), f"results after {kills} kills")
         time.sleep(rng.uniform(0, 1.5))
         if pair.left_s < ENOUGH_S:
             break
