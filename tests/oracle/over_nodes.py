@@ -86,12 +86,17 @@ class Nodes:
         return (input_of_rows(pa.concat_tables(queue[at:end]), self._halting), end) if end > at else (StreamInput(), at)
 
 
-def judged_over_nodes(seed: int) -> str:
+def cut_app(seed: int) -> tuple[App, nodes.App, dict[str, Part], Random]:
+    """A random app and its parts; none where the cut is refused."""
     app = generate(seed)
     plan = bind(app_text(app))
     rng = Random(f"{seed} over nodes")
-    parts = random_parts(app, plan, rng)
-    if parts is None:
+    return app, plan, random_parts(app, plan, rng) or {}, rng
+
+
+def judged_over_nodes(seed: int) -> str:
+    app, plan, parts, rng = cut_app(seed)
+    if not parts:
         return ""
     whole = run_kernel(app, plan, "dt", Random(f"{seed} whole"), "whole")
     over = Nodes(app, parts, rng, halting=rng.random() < 0.3)
@@ -124,14 +129,11 @@ def rows_of(part: Part, queues: dict[str, list[pa.Table]], rng: Random) -> dict[
 
 def unlike_replicas(seed: int) -> str:
     """Two replicas of a node that read the same rows, each in its own pieces, must send the same rows in the same order."""
-    app = generate(seed)
-    plan = bind(app_text(app))
-    rng = Random(f"{seed} over nodes")
-    parts = random_parts(app, plan, rng)
-    if parts is None:
-        return ""
+    app, _, parts, rng = cut_app(seed)
     for part in parts.values():
         part.app = replace(part.app, replicated=True, sharing=False)
+    if not parts:
+        return ""
     over = Nodes(app, parts, rng, halting=True)
     over.run()
     found = []

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kigen.bench.deadlines import least_sdmr
+from kigen.bench.drawing import save, unframe
 
 _COLOURS = {"all": "#444444", "fifo": "#9a9aa8", "edf": "#c8553d", "ats1": "#d9a441", "ats": "#e6c98a", "bts": "#7a8f4d", "pack": "#1f5fa8"}
 
@@ -79,11 +80,7 @@ def draw_deadlines(result: dict[str, Any], target: Path) -> None:
         axis.set_ylim(0, 112)  # room for the legend
         axis.set_yticks(range(0, 101, 20))
         axis.grid(color="#dddde6", linewidth=0.6)
-        axis.set_axisbelow(True)
         axis.legend(frameon=False, fontsize=8, loc="upper left", ncols=4)
-        for side in ("top", "right"):
-            axis.spines[side].set_visible(False)
+        unframe(axis)
     figure.tight_layout()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(target, dpi=110)
-    pyplot.close(figure)
+    save(figure, target)

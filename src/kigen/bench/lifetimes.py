@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -127,10 +128,10 @@ class LifetimesBench:
         turns: list[tuple[str, Callable[[], tuple[float, int]]]] = []
         for lifetime in self.settings.lifetimes:
             if lifetime == "dt" or trial < self.settings.nt_trials:
-                turns.append((f"kigen {lifetime}", lambda m=lifetime: self._kigen(cell, kigen, m)))  # type: ignore[misc]
-            turns.append((f"kernel {lifetime}", lambda m=lifetime: self._kernel(cell, m)))  # type: ignore[misc]
+                turns.append((f"kigen {lifetime}", partial(self._kigen, cell, kigen, lifetime)))
+            turns.append((f"kernel {lifetime}", partial(self._kernel, cell, lifetime)))
         if cell.why_not_plain is None:
-            turns.append(("plain", lambda: self._plain(cell, plain)))
+            turns.append(("plain", partial(self._plain, cell, plain)))
         for i in range(len(turns)):
             contestant, run = turns[(i + trial) % len(turns)]
             self._tell(f"{cell.query.name} {cell.kind} {cell.window:,}: {contestant}, trial {trial + 1}")

@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kigen.bench.drawing import save, unframe
 from kigen.bench.nodes import PUBLISHED
 
 _COLOURS = {"real nodes": "#1f5fa8", "batches": "#6d9bd1", "tuples": "#b5cbe6", "published": "#c9c9d2"}
@@ -81,11 +82,7 @@ def draw_nodes(result: dict[str, Any], target: Path) -> None:
     axis.set_title("late results of outputs 1 and 2, %", loc="left", fontsize=10)
     axis.set_ylim(0, max(105.0 * max(max(v) for v in shares.values()) + 8, 20))
     axis.grid(axis="y", color="#dddde6", linewidth=0.6)
-    axis.set_axisbelow(True)
     axis.legend(frameon=False, fontsize=8, loc="upper left")
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
+    unframe(axis)
     figure.tight_layout()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(target, dpi=110)
-    pyplot.close(figure)
+    save(figure, target)

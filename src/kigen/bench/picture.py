@@ -7,6 +7,8 @@ from typing import Any
 
 import matplotlib
 
+from kigen.bench.drawing import save, unframe
+
 _LINES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("kigen dt", "range", "DT RANGE", {"color": "#1f5fa8", "marker": "o"}),
     ("kigen nt", "range", "NT RANGE", {"color": "#c8553d", "marker": "o"}),
@@ -37,9 +39,7 @@ def draw_throughput(result: dict[str, Any], target: Path) -> None:
         handles |= {line.get_label(): line for line in axis.get_lines()}
     figure.legend(handles.values(), handles.keys(), loc="lower center", ncol=6, fontsize=8, frameon=False)
     figure.tight_layout(rect=(0, 0.06, 1, 1))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(target, dpi=110)
-    pyplot.close(figure)
+    save(figure, target)
 
 
 def _panel(axis: Any, query: str, cells: list[dict[str, Any]]) -> None:
@@ -53,6 +53,4 @@ def _panel(axis: Any, query: str, cells: list[dict[str, Any]]) -> None:
     axis.set_title(query, loc="left", fontsize=10)
     axis.set_xlabel("tuples in the window")
     axis.grid(color="#dddde6", linewidth=0.6)
-    axis.set_axisbelow(True)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
+    unframe(axis)

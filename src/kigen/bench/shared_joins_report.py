@@ -11,6 +11,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kigen.bench.drawing import save, unframe
+
 _PARTS = (("join_us", "matching and state", "#1f5fa8"), ("share_us", "shares", "#6fa3d8"), ("deliver_us", "delivering", "#d9d9e0"))
 _STYLES = {"shared": {"color": "#1f5fa8", "marker": "o"}, "separate": {"color": "#c8553d", "marker": "s"}}
 
@@ -64,14 +66,10 @@ def draw_shared_joins(result: dict[str, Any], target: Path) -> None:
     if with_spark:
         _rates(axes[0][2], result["cells"], "spark_rate", "end to end on Spark")
     for axis in axes[0]:
-        for side in ("top", "right"):
-            axis.spines[side].set_visible(False)
+        unframe(axis)
         axis.grid(axis="y", color="#dddde6", linewidth=0.6)
-        axis.set_axisbelow(True)
     figure.tight_layout()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(target, dpi=110)
-    pyplot.close(figure)
+    save(figure, target)
 
 
 def _bars(axis: Any, cells: list[dict[str, Any]]) -> None:

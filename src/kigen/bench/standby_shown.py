@@ -12,6 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kigen.bench.drawing import save, unframe
+
 _CODECS = {"none": "#d94801", "zlib": "#2171b5", "zstd": "#238b45", "lz4": "#6a51a3"}
 _PARTS = {"detection_s": ("detection", "#e3e3e8"), "reconnection_s": ("reconnection", "#bdbdbd"), "data_s": ("data recovery", "#6baed6")}
 
@@ -72,9 +74,7 @@ def draw_standby(result: dict[str, Any], target: Path) -> None:
         f"{machine['cores']} cores, load {machine['load_before']:g} before",
         fontsize=10,
     )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(target, dpi=100)
-    pyplot.close(figure)
+    save(figure, target, dpi=100)
 
 
 def _recovery(axis: Any, cells: list[dict[str, Any]], restart_s: float) -> None:
@@ -108,6 +108,4 @@ def _names(axis: Any, labels: list[str]) -> None:
     axis.set_xticks(range(len(labels)), labels)
     axis.set_xlabel("batch, tuples")
     axis.grid(axis="y", color="#dddde6", linewidth=0.6)
-    axis.set_axisbelow(True)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
+    unframe(axis)

@@ -90,7 +90,7 @@ def _panel(axis: Any, name: str, frame: pl.DataFrame, last: Any) -> None:
     axis.set_title(f"{name}   ({len(frame):,} lines)" + (f", coloured by {number}" if number else ""), loc="left", fontsize=10, color=_INK)
     if number is not None and len(shown):
         values = shown[number].cast(pl.Float64).fill_null(0)
-        low, high = float(values.min() or 0), float(values.max() or 0)  # type: ignore[arg-type]
+        low, high = float(values.min() or 0), float(values.max() or 0)  # type: ignore[arg-type]  # of floats, polars says any type
         colours = matplotlib.colormaps["turbo"](0.08 + 0.84 * (values.to_numpy() - low) / ((high - low) or 1))
     if "_at" in frame.columns:
         axis.xaxis_date()

@@ -39,7 +39,7 @@ class CsvSource(TextSource):
     suffixes = (".csv",)
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*args)  # type: ignore[arg-type]
+        super().__init__(*args)  # type: ignore[arg-type]  # handed on as they are
         self._headers: dict[str, Header] = {}
 
     def header(self, name: str) -> Header:

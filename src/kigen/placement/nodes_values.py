@@ -95,25 +95,24 @@ class Values:
         return default
 
     def duration(self, key: str, default: float) -> float:
-        value = self.values.get(key)
-        if value is None:
-            return default
-        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(us|ms|s|min)\s*", value) if isinstance(value, str) else None
-        if found is None:
-            self._wrong(key, value, "write a time with its unit (us, ms, s, min), such as '20 ms'")
-            return default
-        return float(found[1]) * _TIME_US[found[2]]
+        found = self._with_unit(key, "us|ms|s|min", "write a time with its unit (us, ms, s, min), such as '20 ms'")
+        return default if found is None else found[0] * _TIME_US[found[1]]
 
     def percent(self, key: str) -> float | None:
         """A share, of 1."""
+        found = self._with_unit(key, "%", "write it as '30 %'")
+        return None if found is None else found[0] / 100
+
+    def _with_unit(self, key: str, units: str, write: str) -> tuple[float, str] | None:
+        """A number and its unit; None if nothing is given, or something else (said then)."""
         value = self.values.get(key)
         if value is None:
             return None
-        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*%\s*", value) if isinstance(value, str) else None
+        found = re.fullmatch(rf"\s*(\d+(?:\.\d*)?)\s*({units})\s*", value) if isinstance(value, str) else None
         if found is None:
-            self._wrong(key, value, "write it as '30 %'")
+            self._wrong(key, value, write)
             return None
-        return float(found[1]) / 100
+        return float(found[1]), found[2]
 
     def bandwidth(self, key: str) -> float | None:
         """Bytes a second."""

@@ -41,7 +41,7 @@ def _sweep(title: str, quick: bool, base: Setting, metric: str = "sdmr", variant
 
 def _base(quick: bool, queries: int = 100, **changes: object) -> Setting:
     tuples = (150 if quick else 500) if queries <= 100 else (100 if quick else 300)  # fewer than the paper's 10,000; several seeds
-    return replace(Setting(queries=queries, tuples=tuples), **changes)  # type: ignore[arg-type]
+    return replace(Setting(queries=queries, tuples=tuples), **changes)  # type: ignore[arg-type]  # fields of Setting, each of its own type
 
 
 def batch(quick: bool) -> list[Panel]:

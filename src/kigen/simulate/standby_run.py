@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 
 from kigen.simulate.standby_host import SimHost
@@ -113,7 +114,7 @@ class _Trial:
             if isinstance(action, e.Send):
                 self._send(name, action.to, action.message)
             elif isinstance(action, e.Feed):
-                self.at(self.hosts[name].start(action, self.now_us), lambda host=name: self._finish(host))  # type: ignore[misc]
+                self.at(self.hosts[name].start(action, self.now_us), partial(self._finish, name))
             elif isinstance(action, e.TakeCopy):
                 self.hosts[name].copies.append(action)
                 self._copy(name)
