@@ -88,6 +88,8 @@ class Source(ABC):
 class LiveSource(Source):
     """A stream whose tuples arrive as time passes: numbered from 0, positions are {"index": n}; admitted by a policy, not by `advance`."""
 
+    marked = False  # some of its numbers are no tuples: `due` tells them
+
     @abstractmethod
     def arrived_by(self, now_us: int) -> int:
         """How many tuples have arrived."""
@@ -107,6 +109,10 @@ class LiveSource(Source):
     @abstractmethod
     def total(self) -> int | None:
         """How many tuples the stream has in all; None if endless, or not known yet."""
+
+    def due(self, first: int, end: int) -> npt.NDArray[np.bool_] | None:
+        """Which of them somebody waits for; None: all. The others are read with whatever follows them, and cost nothing."""
+        return None
 
     def piece(self, name: str, first: int, end: int, progress_us: int | None, ended: bool) -> Range:
         return Range(name, {"index": first}, {"index": end}, rows=end - first, progress_us=progress_us, ended=ended)

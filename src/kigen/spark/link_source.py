@@ -1,19 +1,20 @@
 """`FROM link`: a stream that comes from another node. Its rows lie in a queue of this node's own server; Spark's processes read them there.
 
 On the driver a thread follows the queue and keeps, of each row, only when the tuple behind it arrived at its first node; workers read
-ranges of rows by offset. A mark (kigen.lifetimes.sent) counts as a row, and is as urgent as the rows it follows.
+ranges of rows by offset. A mark (kigen.lifetimes.sent) has an offset, but is no tuple to a policy: it is read with the rows it follows,
+which are not known here before it is; where time alone has passed, it waits until that matters.
 Invariant: a range gives the same rows always, as long as it is not acknowledged; nothing is acknowledged that a replay may ask for.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from kigen.connectors.base import InputError, LiveSource, Position, Range, Rows, Times
@@ -35,7 +36,7 @@ class Access:
 
 
 class LinkSource(LiveSource):
-    live = True
+    live = marked = True
 
     def __init__(self, stream: Stream, access: Access) -> None:
         self.stream, self._access = stream, access
@@ -66,6 +67,9 @@ class LinkSource(LiveSource):
 
     def arrivals_us(self, first: int, end: int) -> Times:
         return self._followed.arrivals(first, end)
+
+    def due(self, first: int, end: int) -> npt.NDArray[np.bool_] | None:
+        return self._followed.due(first, end)
 
     def complete_us(self, now_us: int) -> int | None:
         return self._followed.progress_before(self._followed.known())
@@ -104,13 +108,14 @@ class LinkSource(LiveSource):
 
 
 class _Follower:
-    """What the driver knows of the queue: of every row when it arrived, and the marks."""
+    """What the driver knows of the queue, up to the last mark: when every row arrived, and which are marks."""
 
     def __init__(self, link: Link, queue: str) -> None:
         self._link, self._queue = link, queue
         self._lock = threading.Lock()
         self._first = 0  # offset of the first row kept here
         self._times: list[Times] = []
+        self._is_mark: list[npt.NDArray[np.bool_]] = []
         self._known: int | None = None
         self._marks: list[tuple[int, int]] = []  # offset behind a mark, its progress
         self.total: int | None = None
@@ -128,9 +133,20 @@ class _Follower:
         with self._lock:
             while len(self._times) > 1 and self._first + len(self._times[0]) < first:
                 self._first += len(self._times.pop(0))
-            times = self._times[0] if len(self._times) == 1 else np.concatenate(self._times) if self._times else np.zeros(0, np.int64)
-            self._times = [times]
-            return times[first - self._first : end - self._first]
+                del self._is_mark[0]
+            if len(self._times) > 1:
+                self._times, self._is_mark = [np.concatenate(self._times)], [np.concatenate(self._is_mark)]
+            return self._times[0][first - self._first : end - self._first] if self._times else np.zeros(0, np.int64)
+
+    def due(self, first: int, end: int) -> npt.NDArray[np.bool_]:
+        """All but marks; but a mark, too, if what it follows was looked at without it."""
+        self.arrivals(first, end)
+        with self._lock:
+            begin = first - self._first
+            found = ~self._is_mark[0][begin : end - self._first]
+            if len(found) and not found[0] and begin > 0 and not self._is_mark[0][begin - 1]:
+                found[0] = True
+            return found
 
     def progress_before(self, number: int) -> int | None:
         with self._lock:
@@ -154,8 +170,6 @@ class _Follower:
             arrived = _int64(batch.column("_arrived"))
             marks = np.asarray(is_mark(batch).to_numpy(zero_copy_only=False), bool)
             times = np.where(marks, 0, arrived)
-            if marks[0] and len(marks) == 1:  # time alone: nothing behind it is urgent
-                newest = max(newest, time.time_ns() // 1000)
             times = np.maximum.accumulate(np.maximum(times, newest))
             newest = int(times[-1])
             with self._lock:
@@ -167,8 +181,10 @@ class _Follower:
                         self._marks.append((offset + place + 1, int(arrived[place])))
                 del self._marks[:-4096]
                 self._times.append(times)
+                self._is_mark.append(marks)
+                if bool(marks.any()):
+                    self._known = offset + int(np.flatnonzero(marks)[-1]) + 1
                 offset += len(times)
-                self._known = offset
         return newest
 
 

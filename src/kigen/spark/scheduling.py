@@ -178,12 +178,15 @@ class Scheduling:
         name = self._tasks[index].name
         event_us, ending = committed.next_events_us.get(name), self._closed_at_us is not None or not ended.isdisjoint(queues[name])
         tells = self._tick_us is not None and name in self._tells
-        if event_us is None and not ending and not tells:
+        marked = any(self._arrivals[stream].source.marked for stream in queues[name])
+        if event_us is None and not ending and not tells and not marked:
             return False
         queue = TaskQueue(queues[name], self._arrivals)
         if queue.over:
             return False
         if ending and len(queue) == self._gone(index) and (self._closed_at_us is not None or queue.at_end()):
+            return True
+        if marked and queue.passed > _FORGOTTEN:
             return True
         if event_us is None and not tells:
             return False

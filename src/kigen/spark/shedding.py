@@ -80,7 +80,5 @@ def _values(shed: Shed, source: LiveSource, stream: Stream, first: int, end: int
 def kept_arrivals(source: LiveSource, shedding: Shedding | None, first: int, end: int) -> tuple[Times, Times]:
     """Of tuples first..end-1 those that stay: their numbers and arrivals."""
     numbers, arrivals = np.arange(first, end, dtype=np.int64), source.arrivals_us(first, end)
-    if shedding is None:
-        return numbers, arrivals
-    stays = shedding.stays(first, end)
-    return numbers[stays], arrivals[stays]
+    stays = source.due(first, end) if shedding is None else shedding.stays(first, end)
+    return (numbers, arrivals) if stays is None else (numbers[stays], arrivals[stays])

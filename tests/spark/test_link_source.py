@@ -1,0 +1,106 @@
+"""A stream from another node as admission sees it: its tuples wait for a policy, its marks go with them and cost nothing."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pytest
+
+from kigen.lifetimes.sent import queue_schema
+from kigen.links import LinkServer, Queue
+from kigen.plan import bind
+from kigen.plan.nodes import LINK, Connector, Stream
+from kigen.spark.link_source import Access, LinkSource
+from kigen.spark.queues import Arrivals, Cursors, TaskQueue
+
+
+@dataclass
+class Bench:
+    queue: Queue
+    source: LinkSource
+
+    def append(self, *rows: int | None) -> None:
+        """A number is a tuple of that time; None a mark of progress up to the last one, and one more."""
+        last = -1
+        columns: dict[str, list[int | None]] = {"c0": [], "_at": [], "_arrived": []}
+        for row in rows:
+            last = last if row is None else row
+            for name, value in (("c0", row), ("_at", row), ("_arrived", last + 1 if row is None else 1000 + last)):
+                columns[name].append(value)
+        self.queue.append(pa.record_batch([pa.array(columns[f.name], f.type) for f in self.queue.schema], schema=self.queue.schema))
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    app = "CREATE STREAM s (v BIGINT) FROM synthetic (rate = 1, v = 'sequence'); CREATE QUERY q AS SELECT v FROM s [NOW];"
+    (stream,) = bind(app).streams
+    linked: Stream = replace(stream, source=Connector(LINK, (("queue", "s"), ("relation", False))))
+    queue = Queue("s", queue_schema(stream.schema, is_stream=True))
+    queue.open_reader("me")
+    with LinkServer([queue]) as server:
+        yield Bench(queue, LinkSource(linked, Access(str(server.address))))
+
+
+def until(there: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not there():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def start() -> Cursors:
+    return {"s": {"index": 0, "progress": None, "ended": False}}
+
+
+def test_marks_are_no_tuples(bench: Bench) -> None:
+    bench.append(1, 2, None, None, 3, None, None)
+    until(lambda: bench.source.arrived_by(0) == 7)
+    arrivals, cursors = Arrivals("s", bench.source, None, 0), start()
+    numbers, _ = arrivals.look(0, 100)
+    assert numbers.tolist() == [0, 1, 4]
+    queue = TaskQueue(cursors, {"s": arrivals})
+    assert len(queue) == 3
+    taken = queue.take(0, 2)
+    assert (taken.ranges[0].start["index"], taken.ranges[0].end["index"]) == (0, 4)  # with the marks behind them
+    assert cursors["s"]["progress"] == 3
+    assert len(queue) == 1
+    assert queue.take(0, 1).ranges[0].end["index"] == 7
+    bench.append(None, None)
+    until(lambda: bench.source.arrived_by(0) == 9)
+    assert not len(arrivals.look(0, 100)[0])
+    assert queue.passed == 2
+
+
+def test_tuples_are_known_when_their_mark_is(bench: Bench) -> None:
+    bench.append(1, None, 2)
+    until(lambda: bench.source.arrived_by(0) == 2)
+    bench.append(3)
+    time.sleep(0.2)
+    assert bench.source.arrived_by(0) == 2
+    bench.append(None)
+    until(lambda: bench.source.arrived_by(0) == 5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_however_it_is_looked_at_all_is_taken_and_nothing_waits_without_its_mark(bench: Bench, seed: int) -> None:
+    rng = random.Random(seed)
+    rows: list[int | None] = [None if rng.random() < 0.4 else at for at in range(60)]
+    bench.append(*rows, 60, None)
+    total = len(rows) + 2
+    until(lambda: bench.source.arrived_by(0) == total)
+    arrivals, cursors = Arrivals("s", bench.source, None, 0), start()
+    queue, seen, pieces = TaskQueue(cursors, {"s": arrivals}), 0, []
+    while arrivals.known < total or len(queue):
+        seen += len(arrivals.look(0, rng.randrange(1, 9))[0])
+        while len(queue) and rng.random() < 0.7:
+            pieces.append(queue.take(0, rng.randrange(1, len(queue) + 1)).ranges[0])
+    assert seen >= sum(row is not None for row in [*rows, 60])
+    bounds = [(piece.start["index"], piece.end["index"]) for piece in pieces]
+    assert [a for a, _ in bounds] == [0, *(b for _, b in bounds[:-1])]
+    assert bounds[-1][1] == total, "the last tuple was taken without its mark"
+    read = pa.concat_tables([bench.source._rows(*bound) for bound in bounds])
+    assert read.num_rows == total
