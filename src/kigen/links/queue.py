@@ -132,15 +132,17 @@ class Queue(QueueCore):
         may_be_ahead: bool = False,
     ) -> Reading:
         """Tuples from `offset` on, at most so many. Waits up to `wait_s` until there are `min_tuples`, or more progress than is known;
-        with fewer tuples it gives none, unless no more will come. `skip_trimmed`: begin at what is still kept. `may_be_ahead`: wait
+        gives whole batches of so many, unless no more will come. `skip_trimmed`: begin at what is still kept. `may_be_ahead`: wait
         beyond the end, too."""
         deadline = time.monotonic() + wait_s
         with self._open():
             while True:
                 first = self._readable(offset, skip_trimmed, may_be_ahead)
                 there = self._parties.end - first
-                ready = there >= max(min_tuples, 1) or (there > 0 and self._parties.progress_us == ENDED)
-                reading = self._select(first, max_tuples if ready else 0, max_bytes)
+                last = self._parties.progress_us == ENDED
+                ready = there >= max(min_tuples, 1) or (there > 0 and last)
+                whole = there if last else there // max(min_tuples, 1) * max(min_tuples, 1)
+                reading = self._select(first, min(max_tuples, whole) if ready else 0, max_bytes)
                 news = known_progress_us is not None and reading.progress_us > known_progress_us
                 left = deadline - time.monotonic()
                 if ready or news or left <= 0:

@@ -43,7 +43,7 @@ class Watch:
 
 @dataclass(frozen=True)
 class Following:
-    """How rows are asked for. `batch`: so many at once or none; None: all that is there. `skipping`: rows that the node before has let go
+    """How rows are asked for. `batch`: in whole batches of so many; None: whatever is there. `skipping`: rows that the node before has let go
     are left out, and `hole` makes the row that stands for them."""
 
     compress: str = "none"
@@ -223,7 +223,7 @@ class Relay:
         if how.by_hand and self._eager.is_set():
             self._require_me(link)
             self._send_done()
-        asked = {} if how.batch is None or self._eager.is_set() else {"min_tuples": how.batch, "max_tuples": how.batch}
+        asked = {} if how.batch is None or self._eager.is_set() else {"min_tuples": how.batch}
         answers = link.follow(
             self._queue.name,
             there,
