@@ -115,6 +115,11 @@ class Intake:
         return max(self._clock, self._newest - self.stream.lateness_us if self._newest != BEFORE_TIME else BEFORE_TIME)
 
     @property
+    def wanted(self) -> int:
+        """The time at which the first of what waits here goes on."""
+        return min((int(ts.min()) + 1 for _, ts in self._parts), default=FOREVER)
+
+    @property
     def next_event(self) -> int:
         """Of what has been taken in and is still ahead: the earliest. A stream's tuples all lie before its end."""
         return FOREVER

@@ -56,6 +56,10 @@ class ReceivedIntake(Intake):
         return min((int(times.min()) for times in ahead if len(times)), default=FOREVER)
 
     @property
+    def wanted(self) -> int:
+        return min(self.next_event + 1, FOREVER)
+
+    @property
     def last(self) -> int | None:
         return self._last
 

@@ -122,7 +122,7 @@ class TaskRuntime:
                     give(query.name, rest)
         result.outputs = {name: pa.concat_tables(tables) for name, tables in outputs.items()}
         result.finished = all(lines.finished for lines in self._lines.values())
-        due = min((op.next_event for op in self._operators if not isinstance(op, Intake)), default=FOREVER)
+        due = min((op.wanted if isinstance(op, Intake) else op.next_event for op in self._operators), default=FOREVER)
         result.next_event_us = None if due == FOREVER else due
         return result
 
