@@ -59,6 +59,7 @@ def cell(batch: int | None, codec: str, recovery_s: float) -> dict[str, Any]:
         "compress": codec,
         "label": one.label,
         "load": 1.0,
+        "under_way_s": None if batch is None else 0.25,
         **spent(at(0, 1), at(9, 2)),
         **times,
     }
@@ -80,6 +81,7 @@ def test_a_fifth_of_plain_restart_is_asked_of_small_batches_only() -> None:
     assert not figures(cells, restart(4.9))["fifth_reached"]
     assert figures(cells, restart(5.0))["recovery_by_restart"]["50, none"] == 0.6
     assert figures(cells, restart(5.0))["leader_cpu_by_alone"]["AS = 1, none"] == 2.0
+    assert figures(cells, restart(5.0))["data_by_under_way"] == {"AS = 1, none": 1.8, "25, zlib": 3.8, "50, none": 11.8}
 
 
 def test_what_is_run() -> None:
@@ -89,11 +91,12 @@ def test_what_is_run() -> None:
     assert ("50", "zlib") in labels
     whole = [(one.label, one.compress) for one in StandbySettings().contestants]
     assert len(whole) == len(set(whole)) == 1 + 8 + 6 + 6
+    assert "UB" not in [one.label for one in StandbySettings(query="window").contestants]
 
 
 def test_table_and_picture(tmp_path: Path) -> None:
     cells = [cell(1, "none", 0.5), cell(10, "none", 0.6), cell(10, "zlib", 0.6), cell(None, "none", 4.0)]
-    settings = {"rate": 100.0, "trials": 1, "silence_s": 1.0}
+    settings = {"query": "selection", "rate": 100.0, "trials": 1, "silence_s": 1.0}
     plain = restart(8.0)
     result = {
         "machine": describe_machine(),

@@ -1,9 +1,11 @@
 """`kigen bench standby`: what a standby costs and how soon it is there, on real nodes, by batch and codec; beside it plain restart.
 
-A selection at a steady rate. **Overhead**: bytes to the one that stands by, by bytes on up -> mid -> down, over `measure_s` seconds without
-trouble; payload and wire. **Recovery**: the leader is killed (SIGKILL); detection until down suspects it, reconnection until the other
-answers, data recovery until down has a new row. **Restart**: the same pipeline without a standby; `kigen up` starts mid again from its
-checkpoint; from the kill until down has a new row. Each cell is one `kigen up` with `trials` kills; Ctrl-C ends it with what there is.
+A selection, or an aggregate over a window, at a steady rate. **Overhead**: bytes to the one that stands by, by bytes on up -> mid -> down,
+over `measure_s` seconds without trouble; payload and wire. **Recovery**: the leader is killed (SIGKILL); detection until down suspects it,
+reconnection until the other answers, data recovery until down has a new row. **Under way**: how long a tuple of a selection needs without
+trouble from up's queue until down has its result and up knows: what waits at up, by the rate. **Restart**: the same pipeline without a standby; `kigen up`
+starts mid again from its checkpoint; from the kill until down has a new row. Each cell is one `kigen up` with `trials` kills; Ctrl-C ends
+it with what there is.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ class StandbySettings:
     measure_s: float = 20.0
     warm_s: float = 5.0
     silence_s: float = 1.0
+    query: str = "selection"  # or "window": what a live window holds may not be left out
     seed: int = 1
     out: Path = Path("out/bench")
 
@@ -44,10 +47,12 @@ class StandbySettings:
         found = [RESTART]
         for codec in self.codecs:
             found += [contestant(batch, codec) for batch in self.batches if codec == self.codecs[0] or batch not in (1, None)]
-        return (*found, *(contestant(batch, codec) for batch, codec in self.more))
+        found += [contestant(batch, codec) for batch, codec in self.more]
+        return tuple(one for one in found if self.query == "selection" or one.standby != "upstream")
 
 
-QUICK = StandbySettings(batches=(1, 10, 50, 200, None), codecs=("none",), more=((10, "zlib"), (50, "zlib")), trials=1, measure_s=12.0)
+_PRESSED = tuple((batch, codec) for codec in ("zlib", "zstd") for batch in (10, 50))
+QUICK = StandbySettings(batches=(1, 10, 50, 200, None), codecs=("none",), more=_PRESSED, trials=1, measure_s=12.0)
 
 
 def contestant(batch: int | None, codec: str) -> Contestant:
@@ -85,13 +90,15 @@ class StandbyBench:
     def _cell(self, folder: Path, one: Contestant) -> dict[str, Any]:
         settings, rng = self.settings, random.Random(self.settings.seed)
         load = round(os.getloadavg()[0], 1)
-        with Pipeline(folder, one, settings.rate, settings.seed, settings.silence_s) as pipeline:
+        with Pipeline(folder, one, settings.query, settings.rate, settings.seed, settings.silence_s) as pipeline:
             pipeline.steady()
             time.sleep(settings.warm_s)
             before = pipeline.snapshot()
-            time.sleep(settings.measure_s)
+            waiting = pipeline.kept_at_up(settings.measure_s)
             after = pipeline.snapshot()
             cell = {**asdict(one), "label": one.label, "load": load, **spent(before, after)}
+            by_hand = one.standby is not None and settings.query == "selection"  # else up need not keep what is under way
+            cell["under_way_s"] = round(waiting / settings.rate, 3) if by_hand else None
             kills = []
             for _ in range(settings.trials):
                 pipeline.steady()
@@ -164,6 +171,9 @@ def figures(cells: list[dict[str, Any]], restart: dict[str, Any]) -> dict[str, A
         "restart_s": round(plain_s, 3),
         "recovery_by_restart": {f"{c['label']}, {c['compress']}": round(mean(c["recovery_s"]) / plain_s, 4) for c in cells},
         "outage_by_restart": {f"{c['label']}, {c['compress']}": round(mean(c["outage_s"]) / plain_s, 4) for c in cells},
+        "data_by_under_way": {
+            f"{c['label']}, {c['compress']}": round(mean(c["data_s"]) / c["under_way_s"], 2) for c in cells if c["under_way_s"]
+        },
         "fifth_reached": bool(small) and all(mean(c["recovery_s"]) <= plain_s / 5 for c in small),
         "leader_cpu_by_alone": {f"{c['label']}, {c['compress']}": round(c["cpu_us_a_tuple"]["leader"] / alone, 2) for c in cells},
     }

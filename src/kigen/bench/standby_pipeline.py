@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from kigen.bench.worker import ContestantFailed
@@ -24,6 +25,10 @@ from kigen.plan import bind
 
 Told = dict[str, dict[str, Any]]
 _PATIENCE_S = 600.0
+QUERIES = {
+    "selection": "SELECT id, road, speed FROM cars [RANGE 2 SECONDS] WHERE speed > 50",
+    "window": "SELECT road, COUNT(*) AS cars, AVG(speed) AS speed FROM cars [RANGE 2 SECONDS] GROUP BY road",
+}
 _ASK = Patience(patience_s=0.0, call_s=1.0)
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -65,7 +70,7 @@ class Snapshot:
 
 
 class Pipeline:
-    def __init__(self, folder: Path, contestant: Contestant, rate: float, seed: int, silence_s: float) -> None:
+    def __init__(self, folder: Path, contestant: Contestant, query: str, rate: float, seed: int, silence_s: float) -> None:
         self._folder = folder
         up, mid, other, down = _free_ports(4)
         self._addresses = {"up": up, "mid": mid, **({} if contestant.standby is None else {"mid.1": other}), "down": down}
@@ -73,7 +78,7 @@ class Pipeline:
         app = (
             f"CREATE STREAM cars (id BIGINT, road BIGINT, speed DOUBLE) FROM synthetic (rate = {rate:g}, arrivals = 'poisson',\n"
             f"  seed = {seed}, id = 'sequence', road = 'zipf(1.2, 50)', speed = 'uniform(0, 100)');\n"
-            "CREATE QUERY fast AS SELECT id, road, speed FROM cars [RANGE 2 SECONDS] WHERE speed > 50;\n"
+            f"CREATE QUERY wanted AS {QUERIES[query]};\n"
         )
         (folder / "app.cql").write_text(app, encoding="utf-8")
         (folder / "nodes.toml").write_text(_nodes_text(contestant, app, (up, mid, other, down), silence_s), encoding="utf-8")
@@ -117,6 +122,16 @@ class Pipeline:
     def snapshot(self) -> Snapshot:
         told = self.steady()
         return Snapshot(time.time(), told, {name: tree_cpu_s(about["pid"]) for name, about in told.items()})
+
+    def kept_at_up(self, seconds: float) -> float:
+        """Tuples that up keeps, on average over that time."""
+        found, until = list[int](), time.monotonic() + seconds
+        while time.monotonic() < until:
+            about = self._ask("up")
+            if about is not None:
+                found.append(sum(int(queue["kept_tuples"]) for queue in about["queues"].values()))
+            time.sleep(0.2)
+        return mean(found) if found else 0.0
 
     def kill(self, name: str, told: Told) -> float:
         os.kill(told[name]["pid"], signal.SIGKILL)

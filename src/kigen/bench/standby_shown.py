@@ -30,6 +30,7 @@ def standby_tables(result: dict[str, Any]) -> RenderableType:
         "detection ms",
         "reconnection ms",
         "data ms",
+        "under way ms",
         "outage ms",
         "CPU us a tuple",
         "load",
@@ -42,14 +43,17 @@ def standby_tables(result: dict[str, Any]) -> RenderableType:
             cell["compress"],
             *(f"{100 * cell['overhead'][what]:.1f}" for what in ("payload", "wire")),
             f"{100 * tuples['standby'] / max(tuples['leader'], 1):.0f}",
-            *(_ms(cell[key]) for key in (*_PARTS, "outage_s")),
+            *(_ms(cell[key]) for key in _PARTS),
+            "-" if cell["under_way_s"] is None else f"{1000 * cell['under_way_s']:,.0f}",
+            _ms(cell["outage_s"]),
             " / ".join(f"{name} {us:,}" for name, us in cell["cpu_us_a_tuple"].items()),
             f"{cell['load']:g}",
         )
     cpu = " / ".join(f"{name} {us:,}" for name, us in restart["cpu_us_a_tuple"].items())
-    table.add_row("restart", "-", *["-"] * 6, _ms(restart["outage_s"]), cpu, f"{restart['load']:g}")
+    table.add_row("restart", "-", *["-"] * 7, _ms(restart["outage_s"]), cpu, f"{restart['load']:g}")
     told = (
-        f"{machine['cores']} cores, {machine['date']}; {settings['rate']:g} tuples a second, {settings['trials']} kills a cell, "
+        f"{machine['cores']} cores, {machine['date']}; {settings['query']} at {settings['rate']:g} tuples a second, "
+        f"{settings['trials']} kills a cell, "
         f"silence {settings['silence_s']:g} s; load: of the machine when the cell began"
     )
     reached = "reached" if result["figures"]["fifth_reached"] else "not reached"
@@ -70,7 +74,7 @@ def draw_standby(result: dict[str, Any], target: Path) -> None:
     _overhead(right, result["cells"])
     settings, machine = result["settings"], result["machine"]
     figure.suptitle(
-        f"Standby on real nodes: a selection at {settings['rate']:g} tuples a second, {settings['trials']} kills a cell; "
+        f"Standby on real nodes: a {settings['query']} at {settings['rate']:g} tuples a second, {settings['trials']} kills a cell; "
         f"{machine['cores']} cores, load {machine['load_before']:g} before",
         fontsize=10,
     )

@@ -41,6 +41,11 @@ class Kind(StrEnum):
     rows = "rows"
 
 
+class StandbyQuery(StrEnum):
+    SELECTION = "selection"
+    WINDOW = "window"
+
+
 class Lifetime(StrEnum):
     dt = "dt"
     nt = "nt"
@@ -254,6 +259,9 @@ def standby(
     trials: Annotated[int | None, typer.Option(metavar="N", help="Kills of the leader a cell.", min=1, show_default="5, quick 1")] = None,
     rate: Annotated[float | None, typer.Option(help="Tuples a second.", min=1, show_default="100")] = None,
     batch: Annotated[list[int] | None, typer.Option(metavar="N", help="Only these batches (may be repeated).", min=1)] = None,
+    query: Annotated[
+        StandbyQuery | None, typer.Option(help="What runs on the node: selection keeps nothing, window does.", show_default="selection")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Of the stream and of the moments of kills.")] = None,
 ) -> None:
     """A node with a standby, killed: bandwidth overhead and recovery by batch and codec, beside plain restart from checkpoint."""
@@ -261,7 +269,8 @@ def standby(
         from kigen.bench.standby import StandbyBench, settings_of
         from kigen.bench.standby_shown import draw_standby, standby_tables
 
-        settings = settings_of(quick, out=out, trials=trials, rate=rate, seed=seed, batches=tuple(batch) if batch else None)
+        kind = None if query is None else query.value
+        settings = settings_of(quick, out=out, trials=trials, rate=rate, seed=seed, query=kind, batches=tuple(batch) if batch else None)
         with _progress() as (tell, start):
             benchmark = StandbyBench(settings, tell)
             result = benchmark.run(start(benchmark.steps))
