@@ -3,9 +3,9 @@
 A selection, or an aggregate over a window, at a steady rate. **Overhead**: bytes to the one that stands by, by bytes on up -> mid -> down,
 over `measure_s` seconds without trouble; payload and wire. **Recovery**: the leader is killed (SIGKILL); detection until down suspects it,
 reconnection until the other answers, data recovery until down has a new row. **Under way**: how long a tuple of a selection needs without
-trouble from up's queue until down has its result and up knows: what waits at up, by the rate. **Restart**: the same pipeline without a standby; `kigen up`
-starts mid again from its checkpoint; from the kill until down has a new row. Each cell is one `kigen up` with `trials` kills; Ctrl-C ends
-it with what there is.
+trouble from up's queue until down has its result and up knows: what waits at up, by the rate. **Restart**: the same pipeline without a
+standby; `kigen up` starts mid again from its checkpoint; from the kill until down has a new row. Each cell is one `kigen up` with `trials`
+kills; Ctrl-C ends it with what there is.
 """
 
 from __future__ import annotations
