@@ -16,10 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from kigen.cli.nodes import make_node
 from kigen.connectors import open_source
 from kigen.connectors.synthetic_source import SyntheticSource
-from kigen.engine.node import NodeOptions, NodeRun
+from kigen.engine.node import NodeRun
+from kigen.engine.node_options import NodeOptions
 from kigen.engine.options import RunOptions
+from kigen.engine.passive import PassiveNode
 from kigen.engine.run import Links
 from kigen.lifetimes import StreamInput, TaskRuntime
 from kigen.lifetimes.received import input_of_rows
@@ -70,7 +73,7 @@ class KernelRun:
     def progress(self) -> Any:
         return SimpleNamespace(queries={})
 
-    def begin(self, spark: Any, ready: Any) -> None:
+    def begin(self, spark: Any, ready: Any, warmed: bool = False) -> None:
         ready()
         if not self.finished:
             self._thread.start()
@@ -214,7 +217,7 @@ class Cluster:
     def __init__(self, parts: dict[str, Part], nodes: NodesFile, state: Path) -> None:
         self._parts, self._nodes, self._options = parts, nodes, NodeOptions(state)
         self._which = {(name if not i else f"{name}.{i}"): (name, i) for name in parts for i in range(len(nodes.entry(name).addresses))}
-        self.running: dict[str, NodeRun] = {}
+        self.running: dict[str, NodeRun | PassiveNode] = {}
         self._back_at = dict.fromkeys(self._which, 0.0)
         self.done: set[str] = set()
         self.lines: Lines = {}
@@ -225,7 +228,7 @@ class Cluster:
             if time.monotonic() >= at:
                 del self._back_at[name]
                 node, replica = self._which[name]
-                self.running[name] = NodeRun(self._parts, node, self._nodes, self._options, replica)
+                self.running[name] = make_node(self._parts, node, self._nodes, self._options, replica)
                 self.running[name].begin(None, lambda: None)
         for name, node_run in list(self.running.items()):
             if name in self.running and not node_run.active:
@@ -241,7 +244,8 @@ class Cluster:
         self.done.add(name)
         self._back_at.pop(name, None)
         if name in self.running:
-            run = self.running[name].run
+            ended = self.running[name]
+            run = ended.run if isinstance(ended, NodeRun) else None
             self.running.pop(name).stop()
             if isinstance(run, KernelRun):
                 self.lines |= run.saved["lines"]

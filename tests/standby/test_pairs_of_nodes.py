@@ -76,6 +76,12 @@ def test_a_selection_with_holes(seed: int, standby: str, tmp_path: Path, monkeyp
     check(tmp_path, SELECTION, standby, seed, monkeypatch)
 
 
+@pytest.mark.parametrize(("seed", "queries"), [(6, ALL), (7, SELECTION), (8, ALL)])
+def test_copies(seed: int, queries: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other replica keeps copies only, made whenever a batch ends after half a second."""
+    check(tmp_path, queries, 'standby = "passive"\nperiod = "500 ms"\ncompress = "zlib"', seed, monkeypatch)
+
+
 def test_any_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seed = int(os.environ.get("KIGEN_SEED", time.time_ns() % 1_000_000))
     check(tmp_path, SELECTION, 'standby = "lazy"\nbatch = 60', seed, monkeypatch)

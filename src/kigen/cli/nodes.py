@@ -22,9 +22,12 @@ from kigen.cli.run import interruptible, spark_log, take_signals
 from kigen.connectors.options import duration_us
 from kigen.engine import Engine
 from kigen.engine.advising import with_batches
-from kigen.engine.node import NodeOptions, NodeRun, security_of
+from kigen.engine.lives import has_lives
+from kigen.engine.node import CHECKPOINT, NodeRun
+from kigen.engine.node_options import NodeOptions, security_of
 from kigen.engine.options import RunOptions
-from kigen.engine.pairing import check_pairing, replica_name
+from kigen.engine.pairing import PASSIVE, check_pairing, replica_name
+from kigen.engine.passive import PassiveNode
 from kigen.links import Link, LinkError, LinkRefused, Patience
 from kigen.placement.cutting import Part, cut
 from kigen.placement.from_plan import from_plan
@@ -106,7 +109,7 @@ def node_app(name: str, arguments: NodesArguments, together: bool, replica: int 
     options = NodeOptions(arguments.state_dir, output, arguments.policy, arguments.duration_s)
     engine = Engine()
     with spark_log(), interruptible() as stopped:
-        node = NodeRun(parts, name, nodes, options, replica)
+        node = make_node(parts, name, nodes, options, replica)
         try:
             _run(engine, node, stopped, arguments.state_dir / GO if together else None)
         finally:
@@ -118,7 +121,19 @@ def node_app(name: str, arguments: NodesArguments, together: bool, replica: int 
     sys.stderr.write(f"node {me}: {'done' if node.finished else 'stopped before the end; the same command goes on from here'}\n")
 
 
-def _run(engine: Engine, node: NodeRun, stopped: threading.Event, go: Path | None) -> None:
+def make_node(parts: dict[str, Part], name: str, nodes: NodesFile, options: NodeOptions, replica: int) -> NodeRun | PassiveNode:
+    """Raises NodesFileError if its files are those of another kind of standby."""
+    folder, passive = options.state / replica_name(name, replica), nodes.entry(name).standby == PASSIVE
+    if (folder / CHECKPOINT).exists() if passive else has_lives(folder):
+        kind = "another standby, or none" if passive else "standby = 'passive'"
+        wrong = f"[nodes.{name}] standby: the files in {folder} were made with {kind}: write that again, or begin anew with another --state"
+        raise NodesFileError(nodes.file, (wrong,))
+    if passive:
+        return PassiveNode(parts, name, nodes, options, replica, tell=lambda line: print(line, file=sys.stderr, flush=True))
+    return NodeRun(parts, name, nodes, options, replica)
+
+
+def _run(engine: Engine, node: NodeRun | PassiveNode, stopped: threading.Event, go: Path | None) -> None:
     """`go`: this node is one of `kigen up`. It waits for that file, and ends in good order should `kigen up` be killed."""
     parent = os.getppid()
 
@@ -129,8 +144,7 @@ def _run(engine: Engine, node: NodeRun, stopped: threading.Event, go: Path | Non
         while go is not None and not go.exists() and not over():
             pass
 
-    needs_spark = node.run is not None and not node.run.finished
-    spark = engine.spark if needs_spark else None
+    spark = engine.spark if node.needs_spark else None
     take_signals(stopped)
     if stopped.is_set():
         return

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from kigen.engine.pairing import PASSIVE
 from kigen.placement.nodes_file import NodeEntry, NodesFile, NodesFileError
 from kigen.standby.advisor import Measured, NoBatch, advise
 
@@ -60,7 +61,7 @@ def _measured(entry: NodeEntry, folder: Path) -> list[Measured]:
         raise ValueError(f"figures = '{entry.figures}' holds no figures: {how}") from error
     if not isinstance(result, dict) or result.get("bench") != "standby":
         raise ValueError(f"figures = '{entry.figures}' holds no figures of standby: {how}")
-    cells = [cell for cell in result["cells"] if cell["compress"] == entry.compress]
+    cells = [cell for cell in result["cells"] if cell["compress"] == entry.compress and cell.get("standby") != PASSIVE]
     if not cells:
         raise ValueError(f"figures = '{entry.figures}': none of its cells has compress = '{entry.compress}'")
     return [_of_cell(cell) for cell in cells]

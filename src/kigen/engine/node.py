@@ -12,17 +12,18 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from kigen.engine.node_options import NodeOptions, replicated, security_of
 from kigen.engine.options import RunOptions
 from kigen.engine.pairing import following, readers_of, replica_name
 from kigen.engine.run import Links, Run
 from kigen.lifetimes.sent import hole, mark_places, queue_schema
-from kigen.links import ENDED, Following, LinkServer, Queue, QueueSettings, Relay, Security, Watch
+from kigen.links import ENDED, Following, LinkServer, Queue, QueueSettings, Relay, Watch
 from kigen.placement.cutting import Part
 from kigen.placement.nodes_file import NodesFile
 from kigen.spark.link_sink import LinkSink
@@ -32,59 +33,65 @@ _LEADS_ON_S = 3.0  # a leader that nobody follows: a reader may be about to ask 
 SELF = "spark"  # this node's own run, as a reader of its queues
 
 
+QUEUES, CHECKPOINT = "queues", "checkpoint"  # below a node's folder
+
+
+def open_queue(part: Part, name: str, folder: Path) -> Queue:
+    sent = part.plans[name]
+    return Queue(name, queue_schema(sent.plan.schema, sent.is_stream), QueueSettings(folder=folder / QUEUES, durable=True))
+
+
 @dataclass(frozen=True)
-class NodeOptions:
-    state: Path
-    output: str | None = None
-    policy: str | None = None
-    duration_s: float | None = None
+class Lodging:
+    """A run that comes and goes while its process stays (kigen.engine.passive): whose server it is served by, where its files lie, and who
+    is told when they are those of whole batches."""
 
-    def run_options(self) -> dict[str, Any]:
-        chosen = {} if self.policy is None else {"policy": self.policy}
-        return {"drain": False, "output": self.output, "duration_s": self.duration_s, "keep_results": False, "partitions": 1, **chosen}
-
-
-def security_of(nodes: NodesFile, name: str | None) -> Security:
-    """A node's own certificate and key (None: of one who only asks), the shared token, and every node's certificate as a root to trust."""
-    folder, entry = Path(nodes.file).parent, None if name is None else nodes.entry(name)
-    files = [folder / n.certificate for n in nodes.nodes if n.certificate is not None]
-    own = Security.from_files(
-        None if nodes.token_file is None else folder / nodes.token_file,
-        None if entry is None or entry.certificate is None else folder / entry.certificate,
-        None if entry is None or entry.key is None else folder / entry.key,
-    )
-    return Security(own.token, own.certificate, own.key, b"\n".join(file.read_bytes() for file in files))
+    server: LinkServer
+    folder: Path
+    whole: Callable[[NodeRun], None]
 
 
 class NodeRun:
     """Serves from the moment it exists; `begin` starts what runs on Spark, if anything does."""
 
-    def __init__(self, parts: Mapping[str, Part], name: str, nodes: NodesFile, options: NodeOptions, replica: int = 0) -> None:
+    def __init__(
+        self,
+        parts: Mapping[str, Part],
+        name: str,
+        nodes: NodesFile,
+        options: NodeOptions,
+        replica: int = 0,
+        lodging: Lodging | None = None,
+    ) -> None:
         self.part, self.options, entry = parts[name], options, nodes.entry(name)
         part, self.paired, self.replica = self.part, entry.standby is not None, replica
         self.name, address = replica_name(name, replica), entry.addresses[replica]
-        self._security = security_of(nodes, part.node)
-        self._folder = options.state / self.name
+        self._security, self._lodging = security_of(nodes, part.node), lodging
+        self._folder = options.state / self.name if lodging is None else lodging.folder
         self.run: Run | None = None
         self._state, self._began = "starting", time.time()
         self.queues = {stream: self._queue(stream, parts, nodes) for stream in part.plans}
-        self._server = LinkServer(self.queues.values(), address, self._security, self.about)
+        if lodging is None:
+            self._server = LinkServer(self.queues.values(), address, self._security, self.about)
+        else:
+            self._server = lodging.server
+            for queue in self.queues.values():
+                self._server.add(queue)
         how = following(parts, name, entry)
         self._replicas = [replica_name(name, i) for i in range(len(entry.addresses))]
-        self._by_hand, self._leads, self._led_at = how.by_hand, not self.paired, 0.0
+        self._by_hand, self._leads, self._led_at = how.by_hand, not self.paired or lodging is not None, time.monotonic()
         self._commits: deque[tuple[int, int]] = deque()  # by hand: input worked off, results there
         self._relays = {stream: self._relay(stream, nodes, how) for stream in part.received}
         if part.app.queries:
             sinks = {q.name: LinkSink(q, self.queues[q.name]) for q in part.app.queries if q.sent}
             links = Links(Access(address, self._security, halting=self.paired), dict(sinks), self._committed)
-            checkpoint = str(self._folder / "checkpoint")
-            app = replace(part.app, replicated=True, sharing=False) if self.paired else part.app
-            self.run = Run(app, RunOptions(checkpoint=checkpoint, **options.run_options()), links)
+            checkpoint = str(self._folder / CHECKPOINT)
+            app = replicated(part) if self.paired else part.app
+            chosen = options.run_options(copied=lodging is not None)
+            self.run = Run(app, RunOptions(checkpoint=checkpoint, **chosen), links)
 
     def _queue(self, name: str, parts: Mapping[str, Part], nodes: NodesFile) -> Queue:
-        sent = self.part.plans[name]
-        settings = QueueSettings(folder=self._folder / "queues", durable=True)
-        queue = Queue(name, queue_schema(sent.plan.schema, sent.is_stream), settings)
+        queue = open_queue(self.part, name, self._folder)
         readers, required = readers_of(self.part, name, parts, nodes)
         own = [SELF] if name in self.part.used else []
         for reader in readers + own:
@@ -109,16 +116,38 @@ class NodeRun:
             (stream,), (made,) = self.part.used, self.part.made
             if stream in worked_off:
                 self._commits.append((worked_off[stream], int(self.queues[made].status()["end"])))
+        if self._lodging is not None:
+            self._lodging.whole(self)
+
+    @property
+    def unfollowed_s(self) -> float:
+        """How long no neighbour has read from here; 0: one does."""
+        others = {name for names in self.part.readers.values() for name in names}
+        followers = list(self._server.followers.items())
+        if any(count > 0 and reader.partition(".")[0] in others for (_, reader), count in followers):
+            self._led_at = time.monotonic()
+            return 0.0
+        return time.monotonic() - self._led_at
+
+    def hold(self, ends: Mapping[str, int]) -> bool:
+        """Whether inputs have come so far."""
+        return all(int(self.queues[stream].status()["end"]) >= end for stream, end in ends.items())
+
+    def copied(self, starts: Mapping[str, int]) -> None:
+        """The other replica's files need no input before these offsets: the nodes before may let them go."""
+        for stream, start in starts.items():
+            self._relays[stream].release(self._replicas, start)
 
     def _look_around(self) -> None:
         """Whoever is read by a neighbour leads; a leader by hand acknowledges inputs whose results are delivered."""
         if not self.paired:
             return
-        others = {name for stream in self.part.made for name in self.part.readers.get(stream, ())}
-        followed = any(count > 0 and reader.partition(".")[0] in others for (_, reader), count in self._server.followers.items())
-        if followed:
-            self._led_at = time.monotonic()
-        leads = followed or (self._leads and time.monotonic() - self._led_at < _LEADS_ON_S)
+        if self._lodging is not None:
+            if self.run is None:
+                self._lodging.whole(self)
+            return
+        unfollowed_s = self.unfollowed_s
+        leads = unfollowed_s == 0 or (self._leads and unfollowed_s < _LEADS_ON_S)
         if leads != self._leads:
             self._leads = leads
             for relay in self._relays.values():
@@ -131,7 +160,11 @@ class NodeRun:
             if done is not None and leads:
                 self._relays[stream].ack(done[0], note=str(done[1]))
 
-    def begin(self, spark: Any, ready: Callable[[], None]) -> None:
+    @property
+    def needs_spark(self) -> bool:
+        return self.run is not None and not self.run.finished
+
+    def begin(self, spark: Any, ready: Callable[[], None], warmed: bool = False) -> None:
         """`ready` waits for the other nodes, if they are to begin together."""
 
         def warm() -> None:
@@ -141,29 +174,38 @@ class NodeRun:
         if self.run is None:
             warm()
         else:
-            self.run.begin(spark, warm)
+            self.run.begin(spark, warm, warmed)
         self._state = "running"
 
     @property
     def active(self) -> bool:
         """Does what is due, and says whether there is more to wait for: inputs, or readers that have not got everything."""
         self._look_around()
-        for relay in self._relays.values():
-            if relay.error is not None:
-                raise relay.error
+        self.check()
         if self.run is not None and self.run.active:
             return True
         if self.run is not None and not self.run.finished:
             return False  # stopped, or failed: `stop` will say
         for name in self.part.used:
             self.queues[name].ack(SELF, self.queues[name].status()["end"])
-        self._state = "delivering"
+        self._state = "relaying" if self.run is None and not self._ended else "delivering"
         if any(not _delivered(queue) for queue in self.queues.values()):
             return True
         if self.paired:
             for relay in self._relays.values():
                 relay.release(self._replicas)
         return False
+
+    def check(self) -> None:
+        """Raises what a link to a node before was refused for."""
+        for relay in self._relays.values():
+            if relay.error is not None:
+                raise relay.error
+
+    @property
+    def _ended(self) -> bool:
+        """All that will ever come is here."""
+        return all(queue.status()["progress_us"] == ENDED for queue in self.queues.values())
 
     @property
     def finished(self) -> bool:
@@ -206,7 +248,10 @@ class NodeRun:
         finally:
             for relay in self._relays.values():
                 relay.close()
-            self._server.close()
+            for queue in self.queues.values():
+                self._server.remove(queue)
+            if self._lodging is None:
+                self._server.close()
             for queue in self.queues.values():
                 queue.close()
 

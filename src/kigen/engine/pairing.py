@@ -5,6 +5,7 @@ either, at the same offset. The one that is read leads; the other takes its inpu
 acknowledged, to either.
 A node without memory (`forgetful`: selections, projections of one stream) needs no input whose results are delivered: the leader
 acknowledges just that, and what it acknowledged before a batch was full is never sent to the other. All others need every input.
+With `standby = "passive"` the other reads nothing, and the leader acknowledges for both what the other's copy does not need any more.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from kigen.placement.cutting import Part
 from kigen.placement.nodes_file import NodeEntry, NodesFile, NodesFileError
 from kigen.plan.nodes import LINK, Filter, Node, Project, Scan, ToStream, Window, WindowKind
 
+PASSIVE = "passive"
 NEVER = 1 << 40  # rows: a batch that is never full
 
 
@@ -73,6 +75,8 @@ def following(parts: Mapping[str, Part], name: str, entry: NodeEntry) -> Followi
     """How a replica asks for its inputs while the other leads."""
     if entry.standby is None:
         return Following()
+    if entry.standby == PASSIVE:
+        return Following(holding=True)
     rows, skipping = entry.rows_at_once, skips(parts, name)
     batch = NEVER if rows is None else None if rows == 1 else rows
     return Following(entry.compress, batch, skipping=skipping, by_hand=skipping)
@@ -86,6 +90,6 @@ def readers_of(part: Part, stream: str, parts: Mapping[str, Part], nodes: NodesF
         required.append(name)
         if nodes.entry(name).standby is not None:
             readers.append(replica_name(name, 1))
-            if not skips(parts, name):
+            if nodes.entry(name).standby == PASSIVE or not skips(parts, name):
                 required.append(replica_name(name, 1))
     return readers, required

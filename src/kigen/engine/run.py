@@ -47,6 +47,33 @@ class Links:
     on_commit: Callable[[dict[str, int], dict[str, int]], None]  # and how far each stream is worked off
 
 
+def warm(spark: Any, app: App, options: RunOptions, access: Access) -> None:
+    """Spark made ready for a run of this app that may begin later: without a checkpoint, inputs or outputs."""
+    with tempfile.TemporaryDirectory(prefix="kigen-") as scratch:
+        try:
+            warm_up(spark, _spec(app, options, Path(scratch), Path(scratch), access))
+        except Exception as error:
+            raise RunFailed(f"Spark did not start: {gist(error)} (Spark's log: {log_path()})") from error
+
+
+def _spec(app: App, options: RunOptions, checkpoint: Path, scratch: Path, access: Access | None) -> RunSpec:
+    return RunSpec(
+        app=app,
+        run_id=uuid.uuid4().hex,
+        checkpoint=str(checkpoint),
+        scratch=str(scratch),
+        draining=options.drain,
+        lifetime=options.lifetime,
+        policy=options.scheduling[0],
+        settings=replace(options.scheduling[1], may_drop=not options.drain),
+        batch_rows=options.batch_rows,
+        partitions=options.partitions,
+        inline_bytes=options.inline_bytes,
+        runtime=options.runtime,
+        links=access,
+    )
+
+
 class Run:
     """Made by `Engine.start`. Preparing needs no Spark: wrong inputs are found first, and a finished checkpoint is left as it is."""
 
@@ -74,21 +101,8 @@ class Run:
         self._owner.acquire()
         mine = fingerprint(self.app, options.lifetime, options.drain, output, version("kigen"))
         check_or_write(self._checkpoint, mine)
-        self._spec = RunSpec(
-            app=self.app,
-            run_id=uuid.uuid4().hex,
-            checkpoint=str(self._checkpoint),
-            scratch=str(self._scratch),
-            draining=options.drain,
-            lifetime=options.lifetime,
-            policy=options.scheduling[0],
-            settings=replace(options.scheduling[1], may_drop=not options.drain),
-            batch_rows=options.batch_rows,
-            partitions=options.partitions,
-            inline_bytes=options.inline_bytes,
-            runtime=options.runtime,
-            links=None if self._links is None else self._links.access,
-        )
+        access = None if self._links is None else self._links.access
+        self._spec = _spec(self.app, options, self._checkpoint, self._scratch, access)
         self._sources = self._spec.sources(started_us=0)
         for source in self._sources.values():
             source.initial()
@@ -129,14 +143,15 @@ class Run:
         """All streams have ended and every line is written."""
         return self._sink.finished
 
-    def begin(self, spark: Any, ready: Callable[[], None] | None = None) -> None:
-        """`ready` is called when Spark is warm and only the streams are missing; it may wait for others."""
+    def begin(self, spark: Any, ready: Callable[[], None] | None = None, warmed: bool = False) -> None:
+        """`ready` is called when Spark is warm (`warmed`: it is already) and only the streams are missing; it may wait for others."""
         self._spark = spark
         if self.finished:
             return
         self._owner.add_jvm(jvm_pid(spark))
         try:
-            if any(source.live for source in self._sources.values()) or any(q.deadline_us is not None for q in self.app.queries):
+            live = any(source.live for source in self._sources.values())
+            if not warmed and (live or any(q.deadline_us is not None for q in self.app.queries)):
                 warm_up(spark, self._spec)
             if ready is not None:
                 ready()

@@ -4,6 +4,7 @@ from kigen.links.acker import Acker
 from kigen.links.address import Address, Security
 from kigen.links.client import Link, Received
 from kigen.links.connection import Patience
+from kigen.links.copies import Copies, link_tree
 from kigen.links.errors import (
     BadRequest,
     CorruptLog,
@@ -19,8 +20,10 @@ from kigen.links.errors import (
     SchemaMismatch,
     SequenceGap,
     StorageFailed,
+    UnknownCopy,
     UnknownStream,
 )
+from kigen.links.fetching import LIST, Fetched, fetch, told_of
 from kigen.links.queue import MAIN, Appended, Queue
 from kigen.links.reading import Reading
 from kigen.links.record import ENDED, NO_PROGRESS
@@ -31,14 +34,17 @@ from kigen.links.writer import LinkWriter
 
 __all__ = [
     "ENDED",
+    "LIST",
     "MAIN",
     "NO_PROGRESS",
     "Acker",
     "Address",
     "Appended",
     "BadRequest",
+    "Copies",
     "CorruptLog",
     "Fenced",
+    "Fetched",
     "Following",
     "Link",
     "LinkDown",
@@ -61,6 +67,10 @@ __all__ = [
     "Security",
     "SequenceGap",
     "StorageFailed",
+    "UnknownCopy",
     "UnknownStream",
     "Watch",
+    "fetch",
+    "link_tree",
+    "told_of",
 ]

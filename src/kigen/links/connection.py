@@ -82,6 +82,11 @@ class Connection:
         limit = self.patience.call_s if timeout_s is None else timeout_s
         return self.attempt(lambda client: _act(client, action, request(**fields), self.options(limit)))
 
+    def call_bytes(self, action: str, timeout_s: float | None = None, **fields: Any) -> bytes:
+        """An action that answers with bytes of its own."""
+        limit = self.patience.call_s if timeout_s is None else timeout_s
+        return self.attempt(lambda client: _act_raw(client, action, request(**fields), self.options(limit)))
+
     def attempt(self, what: Callable[[Any], T], patience_s: float | None = None) -> T:
         started, pause = time.monotonic(), self.patience.first_s
         limit = self.patience.patience_s if patience_s is None else patience_s
@@ -134,9 +139,13 @@ class Connection:
 
 
 def _act(client: Any, action: str, body: bytes, options: Any) -> dict[str, Any]:
-    (result,) = client.do_action(fl.Action(action, body), options)
-    answer: dict[str, Any] = json.loads(result.body.to_pybytes())
+    answer: dict[str, Any] = json.loads(_act_raw(client, action, body, options))
     return answer
+
+
+def _act_raw(client: Any, action: str, body: bytes, options: Any) -> bytes:
+    (result,) = client.do_action(fl.Action(action, body), options)
+    return bytes(result.body.to_pybytes())
 
 
 def _short(error: Exception) -> str:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -19,6 +20,7 @@ import pyarrow as pa
 from kigen.links.errors import QueueClosed, QueueFull, StorageFailed
 from kigen.links.opening import open_files
 from kigen.links.parties import Parties
+from kigen.links.saving import save, without_rows
 from kigen.links.settings import QueueSettings
 from kigen.links.store import State, Store
 
@@ -54,6 +56,15 @@ class QueueCore:
         if settings.durable and isinstance(settings.fsync, float):
             self._syncer = threading.Thread(target=self._sync_now_and_then, name=f"sync {name}", daemon=True)
             self._syncer.start()
+
+    def save(self, folder: Path, rows: bool = True) -> tuple[int, int]:
+        """Files like this queue's, in a new folder: what it keeps, or (without `rows`) only where that begins. Gives `start` and `end`
+        of what was saved."""
+        with self._open():
+            parties = Parties.from_json(self._parties.to_json()) if rows else without_rows(self._parties)
+            blocks = list(self._store.blocks) if rows else []
+        save(folder, self._head, parties, blocks)
+        return parties.start, parties.end
 
     def close(self) -> None:
         with self._changed:

@@ -52,6 +52,10 @@ class UnknownStream(LinkError):
     """No queue of that name here. `data`: streams."""
 
 
+class UnknownCopy(LinkError):
+    """A copy of files that is not there any more."""
+
+
 class CorruptLog(LinkError):
     """A segment is damaged where no kill could have damaged it. `data`: file, position, offset."""
 
@@ -90,6 +94,7 @@ _CLASSES: dict[str, type[LinkError]] = {
         OffsetAhead,
         SchemaMismatch,
         UnknownStream,
+        UnknownCopy,
         CorruptLog,
         StorageFailed,
         QueueInUse,

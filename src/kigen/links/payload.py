@@ -64,6 +64,21 @@ def decode(data: Any, codec: int, schema: pa.Schema) -> pa.RecordBatch:
     return batch
 
 
+def pack(data: bytes, codec: int) -> bytes:
+    """Any bytes, compressed if that makes them fewer, behind the number of the codec."""
+    if codec != PLAIN and len(data) > _WORTH:
+        packed = _compress(pa.py_buffer(data), codec)
+        if packed.size < len(data):
+            return bytes([codec]) + bytes(packed)
+    return bytes([PLAIN]) + data
+
+
+def unpack(packed: bytes) -> bytes:
+    if not packed:
+        raise BadRequest("nothing came where bytes were asked for")
+    return packed[1:] if packed[0] == PLAIN else bytes(_decompress(packed[1:], packed[0]))
+
+
 def cut(batch: pa.RecordBatch, start: int, stop: int) -> pa.RecordBatch:
     return batch if start == 0 and stop == batch.num_rows else batch.slice(start, stop - start)
 

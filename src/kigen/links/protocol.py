@@ -58,6 +58,10 @@ ACTIONS: dict[str, Spec] = {
     "ack": {**_NAMED, "reader": (_TEXT, REQUIRED), "offset": (_INT, REQUIRED), "note": (_TEXT, "")},
     "require": {"stream": (_TEXT, REQUIRED), "readers": ((list,), REQUIRED)},
     "trim": {"stream": (_TEXT, REQUIRED), "offset": (_INT, REQUIRED)},
+    "copy_news": {},
+    "copy_list": {"copy": (_INT, REQUIRED)},
+    "copy_pieces": {"copy": (_INT, REQUIRED), "pieces": ((list,), REQUIRED), "compress": (_TEXT, "none")},
+    "copy_done": {"copy": (_INT, REQUIRED)},
 }
 
 

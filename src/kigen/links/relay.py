@@ -5,7 +5,7 @@ other is followed, from where the queue here ends. Rows are taken over in whole 
 may have saved and loaded their state at different times, and nobody needs half a step.
 Invariant: the queue here holds what the one before holds, in order, nothing twice. What is in it is acknowledged there (this node's files
 answer for it from then on), unless acks are given by hand (`by_hand`: a node with a standby keeps its inputs there until its results
-are delivered: then the last mark before what is done with is acknowledged, and how many results there were up to it).
+are delivered: then the last mark before what is done with is acknowledged, and how many results there were up to it) or by `release`.
 """
 
 from __future__ import annotations
@@ -43,13 +43,19 @@ class Watch:
 
 @dataclass(frozen=True)
 class Following:
-    """How rows are asked for. `batch`: in whole batches of so many; None: whatever is there. `skipping`: rows that the node before has let go
-    are left out, and `hole` makes the row that stands for them."""
+    """How rows are asked for. `batch`: in whole batches of so many; None: whatever is there. `skipping`: rows that the node before has let
+    go are left out, and `hole` makes the row that stands for them. `holding`: nothing is acknowledged but by `release`."""
 
     compress: str = "none"
     batch: int | None = None
     skipping: bool = False
     by_hand: bool = False
+    holding: bool = False
+
+    @property
+    def at_once(self) -> bool:
+        """What is here is acknowledged there."""
+        return not self.by_hand and not self.holding
 
 
 class Relay:
@@ -112,12 +118,13 @@ class Relay:
             self._done = (there, note)
             self._send_done()
 
-    def release(self, readers: Iterable[str]) -> None:
-        """All is done with, for these readers, too: they may be gone, and must not be waited for."""
+    def release(self, readers: Iterable[str], offset: int | None = None) -> None:
+        """All that is here, or lies before `offset`, is done with for these readers: they may be gone, and must not be waited for."""
+        there = self._there if offset is None else offset
         for address in self._addresses:
             with suppress(LinkError), Link(address, self._security, Patience(patience_s=_AGAIN_S, call_s=self._watch.silence_s)) as link:
                 for reader in readers:
-                    link.ack(self._queue.name, reader, self._there)
+                    link.ack(self._queue.name, reader, there)
 
     def close(self) -> None:
         self._stopped.set()
@@ -203,7 +210,7 @@ class Relay:
     def _tell_others(self) -> None:
         """What is here need not be kept by the server that is not followed, either."""
         by_hand = self._following.by_hand
-        while not self._stopped.wait(_TELL_S):
+        while not self._stopped.wait(_TELL_S) and not self._following.holding:
             if by_hand and not self._eager.is_set():
                 continue
             there, note = self._done if by_hand else (self._there, "")
@@ -217,7 +224,7 @@ class Relay:
         how, waiting = self._following, list[pa.RecordBatch]()
         producer = self._queue.open_producer(PRODUCER, counts="batches" if how.skipping else "tuples")
         there = max(producer.next - 1, 0) if how.skipping else producer.next  # skipping, a unit's number is where it ends there
-        if not how.by_hand and self._acks is not None:
+        if how.at_once and self._acks is not None:
             self._acks.done(there)
         self._there = there
         if how.by_hand and self._eager.is_set():
@@ -259,7 +266,7 @@ class Relay:
         self._there = end
         if self.switched and "news_s" not in self.switched[-1]:
             self.switched[-1]["news_s"] = time.time()
-        if not how.by_hand and self._acks is not None:
+        if how.at_once and self._acks is not None:
             self._acks.done(end)
 
     def _progress(self, got: Received, epoch: int) -> None:

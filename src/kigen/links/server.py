@@ -11,11 +11,12 @@ from __future__ import annotations
 import hmac
 import json
 import threading
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -30,6 +31,18 @@ from kigen.links.serving import Gone, act, give, take
 EMPTY_SCHEMA = pa.schema([])
 _CLOSING_S = 5.0
 _EMPTY_BATCH = pa.RecordBatch.from_arrays([], schema=EMPTY_SCHEMA)
+
+
+class CopyDesk(Protocol):
+    """Gives the other replica copies of files; see `copies`."""
+
+    def news(self) -> dict[str, Any]: ...
+
+    def listed(self, copy: int) -> dict[str, Any]: ...
+
+    def pieces(self, copy: int, pieces: list[Any], compress: str) -> bytes: ...
+
+    def done(self, copy: int) -> dict[str, Any]: ...
 
 
 class LinkServer:
@@ -49,6 +62,8 @@ class LinkServer:
         self.queues: dict[str, Queue] = {q.name: q for q in queues}
         self.about = about
         self.followers: Counter[tuple[str, str]] = Counter()  # (stream, reader) that follow now
+        self.asked: dict[str, float] = {}  # reader -> when it last wanted to follow a stream, there or not (monotonic seconds)
+        self.copies: CopyDesk | None = None  # who gives copies of this process's files, if anybody does
         self.counters = Counters()  # sent to each reader and taken from each producer, as "stream/name"
         self.closing = threading.Event()
         try:
@@ -64,6 +79,9 @@ class LinkServer:
 
     def add(self, queue: Queue) -> None:
         self.queues[queue.name] = queue
+
+    def remove(self, queue: Queue) -> None:
+        self.queues.pop(queue.name, None)
 
     def queue(self, name: str) -> Queue:
         found = self.queues.get(name)
@@ -98,9 +116,9 @@ class _Service(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow counts as 
             answer = self._act(context, action.type, action.body)
         except LinkError as error:
             raise as_flight(error) from error
-        return iter([fl.Result(json.dumps(answer).encode())])
+        return iter([fl.Result(answer if isinstance(answer, bytes) else json.dumps(answer).encode())])
 
-    def _act(self, context: Any, kind: str, body: Any) -> dict[str, Any]:
+    def _act(self, context: Any, kind: str, body: Any) -> dict[str, Any] | bytes:
         if kind not in ACTIONS:
             raise BadRequest(f"action '{kind[:40]}': one of {', '.join(ACTIONS)} is required")
         how = parse(body, ACTIONS[kind])
@@ -116,7 +134,23 @@ class _Service(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow counts as 
             if how["call"] in self._calls:
                 self._calls[how["call"]].left.set()
             return {}
+        if kind.startswith("copy_"):
+            return self._copy(kind, how)
+        if kind == "open_reader":
+            self._server.asked[how["name"]] = time.monotonic()
         return act(self._server.queue(how["stream"]), kind, how)
+
+    def _copy(self, kind: str, how: dict[str, Any]) -> dict[str, Any] | bytes:
+        desk = self._server.copies
+        if desk is None:
+            raise BadRequest(f"no copies are given at {self._server.address}: its nodes file must say standby = 'passive', too")
+        if kind == "copy_news":
+            return desk.news()
+        if kind == "copy_list":
+            return desk.listed(how["copy"])
+        if kind == "copy_pieces":
+            return desk.pieces(how["copy"], how["pieces"], how["compress"])
+        return desk.done(how["copy"])
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         try:

@@ -87,7 +87,7 @@ class Store:
     def write_state(self, sync: bool) -> None:
         if not self._durable:
             return
-        self._active().append([_state_record(self._state(False))])
+        self._active().append([state_record(self._state(False))])
         if sync:
             self.sync()
 
@@ -153,7 +153,7 @@ class Store:
             self.sync()
         segment = Segment.create(self._folder, self.segments[-1].number + 1 if self.segments else 1, self._syncs)
         try:
-            segment.append([_state_record(self._state(True))])
+            segment.append([state_record(self._state(True))])
         except StorageFailed:
             segment.delete()
             raise
@@ -169,6 +169,6 @@ class Store:
             raise self._broken from error
 
 
-def _state_record(state: State) -> tuple[Record, Any]:
+def state_record(state: State) -> tuple[Record, Any]:
     payload = pa.py_buffer(json.dumps(state).encode())
     return Record(STATE, payload.size, checksum(payload)), payload

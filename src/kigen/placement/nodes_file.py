@@ -15,10 +15,12 @@ from kigen.placement.nodes_values import Section, Values, suggest
 from kigen.placement.problem import Link, Node
 
 FIRST_PORT = 47100
-STANDBYS = ("lazy", "active", "upstream")
+STANDBYS = ("lazy", "active", "upstream", "passive")
 CODECS = ("none", "zlib", "zstd", "lz4")
-RECOVERIES = ("precise", "rollback")
+RECOVERIES = ("precise", "rollback", "gap")
+COPY_PERIOD_US = 10e6
 STANDBY_PORT = 500  # a standby's own port lies so far behind its node's, unless it is given
+_SHORTEST_PERIOD_US = 100e3
 _TOP = ("period", "default_deadline", "token_file", "nodes", "links", "streams", "results", "operators")
 _NODE = (
     "speed",
@@ -29,6 +31,7 @@ _NODE = (
     "compress",
     "recovery",
     "silence",
+    "period",
     "recovery_within",
     "overhead_below",
     "figures",
@@ -70,6 +73,7 @@ class NodeEntry:
     figures: str | None = None  # a file of `kigen bench standby --json`, relative to the nodes file
     certificate: str | None = None
     key: str | None = None
+    period_us: float = COPY_PERIOD_US  # passive: how often its files are copied
 
     @property
     def rows_at_once(self) -> int | None:
@@ -196,7 +200,19 @@ class _Parser:
             v.text("figures"),
             v.text("certificate"),
             v.text("key"),
+            self._period(v, standby),
         )
+
+    def _period(self, v: Values, standby: str | None) -> float:
+        """How often copies are made; and what cannot be said beside it."""
+        if standby == "passive" and "batch" in v.values:
+            self.errors.append(f"{v.where} batch: copies are made by time, not by tuples: write period = '10 s' instead")
+        if standby != "passive" and "period" in v.values:
+            self.errors.append(f"{v.where} period: copies are made for standby = 'passive' only: write that, or leave the period out")
+        period = v.duration("period", COPY_PERIOD_US)
+        if period < _SHORTEST_PERIOD_US:
+            self.errors.append(f"{v.where} period = {v.values['period']!r}: write a time of 100 ms or more, such as '10 s'")
+        return period
 
     def _one_of(self, v: Values, name: str, key: str, known: tuple[str, ...], default: str | None) -> str | None:
         value = v.text(key)

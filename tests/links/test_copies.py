@@ -1,0 +1,316 @@
+"""Copies of files for the other replica: each is a state that a kill could have left, whatever is written meanwhile."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kigen.links import (
+    ENDED,
+    BadRequest,
+    Copies,
+    Link,
+    LinkRefused,
+    LinkServer,
+    Patience,
+    Queue,
+    QueueSettings,
+    Security,
+    UnknownCopy,
+    fetch,
+    link_tree,
+    told_of,
+)
+from kigen.links.fetching import LIST, checked
+
+SCHEMA = pa.schema([("n", pa.int64())])
+
+
+def rows(first: int, end: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"n": list(range(first, end))}, schema=SCHEMA)
+
+
+def a_queue(folder: Path, name: str = "q", segment_bytes: int = 4096) -> Queue:
+    return Queue(name, SCHEMA, QueueSettings(folder=folder, durable=True, segment_bytes=segment_bytes))
+
+
+def content(queue: Queue) -> list[int]:
+    status = queue.status()
+    return [n for b in queue.read(status["start"]).batches() for n in b.column("n").to_pylist()] if status["kept_tuples"] else []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_saved_queue_opens_as_the_queue_was(seed: int, tmp_path: Path) -> None:
+    rng, queue = Random(seed), a_queue(tmp_path / "own")
+    queue.open_reader("r")
+    queue.require(["r"])
+    producer = queue.open_producer("p", counts=rng.choice(["tuples", "batches"]))
+    end = 0
+    for unit in range(rng.randrange(60)):
+        count = rng.randrange(4)
+        pieces = [rows(end + i, end + i + 1) for i in range(count)] if rng.random() < 0.5 else [rows(end, end + count)]
+        sequence = unit if producer.counts == "batches" else end
+        progress = rng.choice([None, unit * 10])
+        queue.append(pieces, sequence, producer="p", epoch=producer.epoch, progress_us=progress)
+        end += count
+        if rng.random() < 0.3:
+            queue.ack("r", rng.randint(0, end), note=str(unit))
+    if rng.random() < 0.3:
+        queue.progress(ENDED, "p", producer.epoch)
+    assert queue.save(tmp_path / "saved" / "q") == (queue.status()["start"], queue.status()["end"])
+    assert queue.save(tmp_path / "bare" / "q", rows=False) == (queue.status()["start"],) * 2
+    with a_queue(tmp_path / "saved") as saved, a_queue(tmp_path / "bare") as bare:
+        told, expected = saved.status(), queue.status()
+        assert content(saved) == content(queue)
+        for key in ("start", "end", "producers", "readers", "required", "note", "progress_us"):
+            assert told[key] == expected[key], key
+        for offset in range(expected["start"], expected["end"]):  # nobody is promised more than the queue itself would
+            assert saved.read(offset, max_tuples=1).progress_us <= queue.read(offset, max_tuples=1).progress_us
+        start = expected["start"]
+        assert (bare.status()["start"], bare.status()["end"]) == (start, start)
+        assert bare.status()["progress_us"] < ENDED
+        if producer.counts == "tuples":
+            bare.append(rows(start, end), start, producer="p")
+            assert content(bare) == content(queue)
+
+
+class Writer:
+    """Works as a node does: a batch is planned, its state and results are written, its end is put on record; then comes the next."""
+
+    def __init__(self, folder: Path, copies: Copies, rng: Random) -> None:
+        self._files, self._copies, self._rng = folder / "checkpoint", copies, rng
+        for name in ("offsets", "commits", "state", "sink"):
+            (self._files / name).mkdir(parents=True)
+        self.queues = {"in": a_queue(folder / "queues", "in"), "out": a_queue(folder / "queues", "out")}
+        for queue, reader in ((self.queues["in"], "spark"), (self.queues["out"], "down")):
+            queue.open_reader(reader)
+            queue.require([reader])
+        self.stopped = threading.Event()
+        self.batch = self.at = 0
+
+    def feed(self) -> None:
+        queue, n, rng = self.queues["in"], 0, Random(1)
+        producer = queue.open_producer("up")
+        while not self.stopped.wait(rng.uniform(0, 0.001)):
+            count = rng.randrange(1, 5)
+            queue.append(rows(n, n + count), n, producer="up", epoch=producer.epoch)
+            n += count
+
+    def read(self) -> None:
+        rng = Random(2)
+        while not self.stopped.wait(rng.uniform(0, 0.003)):
+            self.queues["out"].ack("down", max(0, self.queues["out"].status()["end"] - rng.randrange(20)))
+
+    def work(self) -> None:
+        producer = self.queues["out"].open_producer("spark", counts="batches")
+        while not self.stopped.is_set():
+            end = min(self.queues["in"].status()["end"], self.at + self._rng.randrange(1, 9))
+            self._write("offsets", self.batch, [self.at, end])
+            self._write("state", self.batch + 1, end)
+            if end > self.at:
+                self.queues["out"].append(rows(self.at, end), self.batch, producer="spark", epoch=producer.epoch)
+            self._write("sink", self.batch, {"unit": self.batch, "end": end})
+            self.queues["in"].ack("spark", self.at)  # the batch may have to be made again
+            if self._copies.due:
+                self._copies.make(self._fill)
+            self._write("commits", self.batch, {})
+            self.batch, self.at = self.batch + 1, end
+            for name in ("offsets", "commits", "state", "sink"):
+                (self._files / name / str(self.batch - 5)).unlink(missing_ok=True)
+
+    def _write(self, name: str, number: int, value: Any) -> None:
+        temporary = self._files / name / f".{number}.tmp"
+        temporary.write_text(json.dumps(value), encoding="utf-8")
+        temporary.rename(self._files / name / str(number))
+
+    def _fill(self, folder: Path) -> dict[str, Any]:
+        link_tree(self._files, folder / "checkpoint", frozenset())
+        start, _ = self.queues["in"].save(folder / "queues" / "in", rows=False)
+        self.queues["out"].save(folder / "queues" / "out")
+        return {"start": start}
+
+
+class Desk:
+    """Of a server that only gives copies."""
+
+    def __init__(self, copies: Copies) -> None:
+        self.news = lambda: {"copy": copies.asked()}
+        self.listed, self.pieces, self.done = copies.listed, copies.pieces, copies.done
+
+
+def check(copy: Path) -> int:
+    """As after a kill: the last batch on record has its plan, its state and its results; nothing later has more than a plan."""
+    at = {name: sorted(int(p.name) for p in (copy / "checkpoint" / name).iterdir()) for name in ("offsets", "commits", "state", "sink")}
+    last = at["sink"][-1]
+    assert at["commits"][-1:] in ([last - 1], [last], []), at
+    assert last in at["offsets"]
+    assert at["offsets"][-1] <= last + 1
+    assert last + 1 in at["state"]
+    first, end = json.loads((copy / "checkpoint/offsets" / str(last)).read_text())
+    assert json.loads((copy / "checkpoint/state" / str(last + 1)).read_text()) == end
+    with a_queue(copy / "queues", "in") as came, a_queue(copy / "queues", "out") as made:
+        assert came.status()["start"] == came.status()["end"] <= first, "the last batch may have to be made again"
+        status = made.status()
+        assert status["end"] == end
+        assert content(made) == list(range(status["start"], end))
+        appended = made.append(rows(first, end), last, producer="spark", epoch=None) if end > first else None
+        assert appended is None or appended.end == end, "what is made again is known by its number"
+    return last
+
+
+def test_copies_taken_at_random_moments_are_states_after_a_kill(tmp_path: Path) -> None:
+    rng = Random(time.time_ns())
+    copies = Copies(tmp_path / "given", 0.0)
+    writer = Writer(tmp_path / "own", copies, rng)
+    threads = [threading.Thread(target=work, daemon=True) for work in (writer.feed, writer.read, writer.work)]
+    with LinkServer() as server, Link(str(server.address), patience=Patience(patience_s=1.0)) as link:
+        server.copies = Desk(copies)
+        for thread in threads:
+            thread.start()
+        before, numbers, sent = None, list[int](), list[int]()
+        until = time.monotonic() + 60
+        while len(numbers) < 25 and time.monotonic() < until:
+            number = link.connection.call("copy_news")["copy"]
+            if number is None:
+                continue
+            target = tmp_path / f"copy{len(numbers)}"
+            target.mkdir()
+            try:
+                got = fetch(link, number, before, target, rng.choice(["none", "zlib", "zstd", "lz4"]), lambda: False)
+            except UnknownCopy:
+                target.rename(tmp_path / f"gone{number}")
+                continue
+            assert got is not None
+            assert told_of(target) == got.told
+            link.connection.call("copy_done", copy=number)
+            numbers.append(check_of(target, tmp_path / f"opened{len(numbers)}"))
+            sent.append(got.changed)
+            before = target
+            time.sleep(rng.uniform(0, 0.03))
+        writer.stopped.set()
+        for thread in threads:
+            thread.join()
+    for queue in writer.queues.values():
+        queue.close()
+    assert len(numbers) == 25
+    assert numbers == sorted(numbers)
+    assert len(set(numbers)) > 5, "batches went on meanwhile"
+
+
+def check_of(copy: Path, opened: Path) -> int:
+    """Opening a queue writes to it: of a copy of the copy."""
+    shutil.copytree(copy, opened)
+    return check(opened)
+
+
+def served(tmp_path: Path, files: dict[str, bytes]) -> tuple[Copies, Path]:
+    own = tmp_path / "own"
+    for name, data in files.items():
+        (own / name).parent.mkdir(parents=True, exist_ok=True)
+        (own / name).write_bytes(data)
+    copies = Copies(tmp_path / "given", 0.0)
+    copies.asked()
+    return copies, own
+
+
+def test_only_what_changed_travels_and_large_files_in_parts(tmp_path: Path) -> None:
+    large = Random(3).randbytes(9 << 20)
+    copies, own = served(tmp_path, {"a/large": large, "a/b/small": b"x", "a/empty": b"", "a/.note.tmp": b"no"})
+
+    def fill(folder: Path) -> dict[str, Any]:
+        link_tree(own / "a", folder / "a", frozenset({"left"}))
+        return {"n": 1}
+
+    with LinkServer() as server, Link(str(server.address)) as link:
+        server.copies = Desk(copies)
+        copies.make(fill)
+        first = fetch(link, 1, None, tmp_path / "one", "none", lambda: False)
+        assert first is not None
+        assert (first.files, first.changed, first.plain_bytes) == (3, 3, len(large) + 1)
+        assert (tmp_path / "one/a/large").read_bytes() == large
+        assert (tmp_path / "one/a/empty").read_bytes() == b""
+        replaced = own / "a/b/new"
+        replaced.write_bytes(b"y")
+        replaced.rename(own / "a/b/small")
+        (own / "a/left").write_bytes(b"not this one")
+        copies.done(1)
+        copies.make(fill)
+        second = fetch(link, 2, tmp_path / "one", tmp_path / "two", "zlib", lambda: False)
+        assert second is not None
+        assert (second.files, second.changed, second.plain_bytes) == (3, 1, 1)
+        assert (tmp_path / "two/a/b/small").read_bytes() == b"y"
+        assert (tmp_path / "two/a/large").read_bytes() == large
+        assert (tmp_path / "one/a/b/small").read_bytes() == b"x", "the copy before is left as it is"
+        with pytest.raises(UnknownCopy):
+            link.connection.call("copy_list", copy=1)
+        assert fetch(link, 2, None, tmp_path / "three", "none", lambda: True) is None
+        assert told_of(tmp_path / "three") is None
+    (tmp_path / "two/a/b/small").write_bytes(b"")
+    assert told_of(tmp_path / "two") is None, "a file is not as long as it was"
+
+
+@pytest.mark.parametrize(
+    "path", ["../x", "/etc/x", "a/../../x", "a//x", "a/./x", "x", "", "a\\..\\x", "a/x\0", "..", "a/.."], ids=lambda path: repr(path)
+)
+def test_no_file_leaves_the_folder(path: str) -> None:
+    with pytest.raises(BadRequest):
+        checked([[path, 1, "m"]])
+
+
+@pytest.mark.parametrize("files", [None, {}, [1], [["a/b", -1, "m"]], [["a/b", "1", "m"]], [["a/b", 1]], [["a/b", True, "m"]]])
+def test_a_list_that_is_none(files: Any) -> None:
+    with pytest.raises(BadRequest):
+        checked(files)
+    assert checked([["a/b.c", 1, "m"]]) == [("a/b.c", 1, "m")]
+
+
+@pytest.mark.parametrize(
+    "pieces", [[[0, 0, 99]], [[9, 0, 1]], [[-1, 0, 1]], [[0, 3, 1]], [[0, -1, 1]], ["x"], [[0, 0]], [[0, 0, True]], [[0, 0.5, 1]]]
+)
+def test_pieces_lie_within_listed_files(pieces: Any, tmp_path: Path) -> None:
+    copies, own = served(tmp_path, {"a/x": b"12345"})
+    copies.make(lambda folder: link_tree(own, folder, frozenset()) or {})
+    with LinkServer() as server, Link(str(server.address)) as link:
+        with pytest.raises(BadRequest):
+            link.connection.call_bytes("copy_pieces", copy=1, pieces=[[0, 0, 5]])
+        server.copies = Desk(copies)
+        assert link.connection.call_bytes("copy_pieces", copy=1, pieces=[[0, 1, 3]]) == b"\x0023"
+        with pytest.raises(BadRequest):
+            link.connection.call_bytes("copy_pieces", copy=1, pieces=pieces)
+
+
+def test_copies_are_given_to_whoever_has_the_token(tmp_path: Path) -> None:
+    copies, own = served(tmp_path, {"a/x": b"12345"})
+    copies.make(lambda folder: link_tree(own, folder, frozenset()) or {})
+    with LinkServer(security=Security(token="0123456789abcdef")) as server:
+        server.copies = Desk(copies)
+        with Link(str(server.address), Security(token="fedcba9876543210")) as link, pytest.raises(LinkRefused):
+            fetch(link, 1, None, tmp_path / "one", "none", lambda: False)
+        assert not (tmp_path / "one" / LIST).exists()
+        with Link(str(server.address), Security(token="0123456789abcdef")) as link:
+            assert fetch(link, 1, None, tmp_path / "one", "none", lambda: False) is not None
+
+
+def test_a_copy_is_made_when_it_is_wanted_and_due_and_not_while_it_is_fetched(tmp_path: Path) -> None:
+    copies = Copies(tmp_path / "given", 3600.0)
+    assert not copies.due, "nobody has asked"
+    assert copies.asked() is None
+    assert copies.due
+    copies.make(lambda _: {})
+    assert copies.asked() == 1
+    assert not copies.due, "the period is not over"
+    often = Copies(tmp_path / "often", 0.0)
+    often.asked()
+    often.make(lambda _: {})
+    often.listed(1)
+    assert not often.due, "it is being fetched"
+    often.done(1)
+    assert often.due

@@ -1,0 +1,67 @@
+"""Files that copies may take the place of: the newest counts, whatever moment a kill came at."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from kigen.engine.lives import Lives, has_lives
+from kigen.links import LIST, told_of
+
+
+def grown(lives: Lives, text: str, whole: bool = True) -> Path:
+    part = lives.part()
+    (part / "a").mkdir()
+    (part / "a/x").write_text(text, encoding="utf-8")
+    if whole:
+        (part / LIST).write_text(json.dumps({"files": [["a/x", len(text), "m"]], "told": {"text": text}}), encoding="utf-8")
+    return part
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_copies_take_the_place_of_each_other_and_become_live(tmp_path: Path) -> None:
+    lives = Lives(tmp_path)
+    assert lives.newest is None
+    assert not has_lives(tmp_path)
+    assert lives.finish(grown(lives, "one"))
+    assert lives.finish(grown(lives, "three"))
+    assert names(tmp_path) == ["copy.2"]
+    assert has_lives(tmp_path)
+    assert lives.copy == tmp_path / "copy.2"
+    live = lives.begin()
+    assert names(tmp_path) == ["live.2"]
+    assert (live / "a/x").read_text() == "three"
+    assert lives.copy is None, "its files change from now on: nothing may be taken over from them"
+    (live / "a/x").write_text("more than before", encoding="utf-8")
+    assert told_of(live) is None
+    assert told_of(live, whole=False) == {"text": "three"}
+    assert not lives.finish(grown(lives, "late")), "a copy that comes late does not take the place of what is worked on"
+    assert Lives(tmp_path).newest == live, "a restart finds it"
+    lives.rest()
+    assert lives.finish(grown(lives, "four"))
+    assert names(tmp_path) == ["copy.3"]
+
+
+def test_half_a_copy_is_none(tmp_path: Path) -> None:
+    lives = Lives(tmp_path)
+    assert not lives.finish(grown(lives, "one", whole=False))
+    assert lives.finish(grown(lives, "one"))
+    grown(lives, "half", whole=False)
+    assert Lives(tmp_path).newest == tmp_path / "copy.1"
+    (tmp_path / "copy.1/a/x").write_text("", encoding="utf-8")
+    assert Lives(tmp_path).newest is None, "the disk lost it"
+    fresh = Lives(tmp_path)
+    assert fresh.begin().name == "live.1"
+
+
+def test_what_a_kill_left_beside_the_newest_goes(tmp_path: Path) -> None:
+    lives = Lives(tmp_path)
+    assert lives.begin().name == "live.1"
+    lives.rest()
+    assert lives.finish(grown(lives, "one"))
+    (tmp_path / "live.1").mkdir()  # killed before it was removed
+    assert Lives(tmp_path).newest == tmp_path / "copy.2"
+    assert names(tmp_path) == ["copy.2"]
