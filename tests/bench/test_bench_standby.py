@@ -44,6 +44,15 @@ def test_bytes_tuples_and_cpu_between_two_moments(leader: str, other: str) -> No
     assert found["cpu_us_a_tuple"] == {"up": 10_000, "leader": 20_000, "standby": 5_000, "down": 0}
 
 
+def test_copies_count_as_bytes_to_the_other() -> None:
+    def with_copies(snapshot: Snapshot, sent: int, wire: int) -> Snapshot:
+        other = {**about("copies", {}, 0), "copy": {"sent_bytes": sent, "wire_bytes": wire}}
+        return Snapshot(snapshot.at_s, {**snapshot.told, "mid.1": other}, snapshot.cpu_s)
+
+    found = spent(with_copies(at(10, 1), 500, 900), with_copies(at(30, 3), 2000, 3000))
+    assert found["backup_bytes"] == {"payload": 600 + 1500, "wire": 2100}
+
+
 def cell(batch: int | None, codec: str, recovery_s: float) -> dict[str, Any]:
     one = contestant(batch, codec)
     times = {
@@ -90,12 +99,14 @@ def test_what_is_run() -> None:
     assert ("UB", "none") in labels
     assert ("50", "zlib") in labels
     whole = [(one.label, one.compress) for one in StandbySettings().contestants]
-    assert len(whole) == len(set(whole)) == 1 + 8 + 6 + 6
+    assert len(whole) == len(set(whole)) == 1 + 8 + 6 + 6 + 2
+    assert ("passive", "zlib") in whole
     assert "UB" not in [one.label for one in StandbySettings(query="window").contestants]
 
 
 def test_table_and_picture(tmp_path: Path) -> None:
-    cells = [cell(1, "none", 0.5), cell(10, "none", 0.6), cell(10, "zlib", 0.6), cell(None, "none", 4.0)]
+    copies = {**cell(None, "none", 3.0), "standby": "passive", "label": "passive"}
+    cells = [cell(1, "none", 0.5), cell(10, "none", 0.6), cell(10, "zlib", 0.6), cell(None, "none", 4.0), copies]
     settings = {"query": "selection", "rate": 100.0, "trials": 1, "silence_s": 1.0}
     plain = restart(8.0)
     result = {

@@ -1,11 +1,11 @@
 """`kigen bench standby`: what a standby costs and how soon it is there, on real nodes, by batch and codec; beside it plain restart.
 
-A selection, or an aggregate over a window, at a steady rate. **Overhead**: bytes to the one that stands by, by bytes on up -> mid -> down,
-over `measure_s` seconds without trouble; payload and wire. **Recovery**: the leader is killed (SIGKILL); detection until down suspects it,
-reconnection until the other answers, data recovery until down has a new row. **Under way**: how long a tuple of a selection needs without
-trouble from up's queue until down has its result and up knows: what waits at up, by the rate. **Restart**: the same pipeline without a
-standby; `kigen up` starts mid again from its checkpoint; from the kill until down has a new row. Each cell is one `kigen up` with `trials`
-kills; Ctrl-C ends it with what there is.
+A selection, or an aggregate over a window, at a steady rate. **Overhead**: bytes to the one that stands by (copies of files, too), by bytes
+on up -> mid -> down, over `measure_s` seconds without trouble; payload and wire. **Recovery**: the leader is killed (SIGKILL); detection
+until down suspects it, reconnection until the other answers, data recovery until down has a new row. **Under way**: how long a tuple of a
+selection needs without trouble from up's queue until down has its result and up knows: what waits at up, by the rate. **Restart**: the
+same pipeline without a standby; `kigen up` starts mid again from its checkpoint; from the kill until down has a new row. Each cell is one
+`kigen up` with `trials` kills; Ctrl-C ends it with what there is.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from kigen.bench.workspace import workspace
 
 BATCHES = (1, 2, 10, 25, 50, 100, 200, None)
 RESTART = Contestant(None)
+PASSIVE_CODECS = ("none", "zlib")
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class StandbySettings:
         found = [RESTART]
         for codec in self.codecs:
             found += [contestant(batch, codec) for batch in self.batches if codec == self.codecs[0] or batch not in (1, None)]
-        found += [contestant(batch, codec) for batch, codec in self.more]
+        found += [contestant(batch, codec) for batch, codec in self.more] + [Contestant("passive", None, codec) for codec in PASSIVE_CODECS]
         return tuple(one for one in found if self.query == "selection" or one.standby != "upstream")
 
 
@@ -97,7 +98,7 @@ class StandbyBench:
             waiting = pipeline.kept_at_up(settings.measure_s)
             after = pipeline.snapshot()
             cell = {**asdict(one), "label": one.label, "load": load, **spent(before, after)}
-            by_hand = one.standby is not None and settings.query == "selection"  # else up need not keep what is under way
+            by_hand = one.standby not in (None, "passive") and settings.query == "selection"  # else up need not keep what is under way
             cell["under_way_s"] = round(waiting / settings.rate, 3) if by_hand else None
             kills = []
             for _ in range(settings.trials):
@@ -147,7 +148,8 @@ def spent(before: Snapshot, after: Snapshot) -> dict[str, Any]:
         return after.wire(node) - before.wire(node)
 
     primary = {"payload": sent("up", leader, "payload_bytes") + sent(leader, "down", "payload_bytes"), "wire": wire(leader) + wire("down")}
-    backup = {"payload": sent("up", other, "payload_bytes"), "wire": wire(other)}
+    copies = after.copied(other) - before.copied(other)
+    backup = {"payload": sent("up", other, "payload_bytes") + copies, "wire": wire(other)}
     tuples = sent("up", leader, "tuples")
     cpu_us = {name: 1e6 * (after.cpu_s[name] - before.cpu_s[name]) / max(tuples, 1) for name in after.told}
     names = {leader: "leader", other: "standby"}

@@ -25,6 +25,7 @@ from kigen.plan import bind
 
 Told = dict[str, dict[str, Any]]
 _PATIENCE_S = 600.0
+PERIOD_S = 5.0  # passive: between copies
 QUERIES = {
     "selection": "SELECT id, road, speed FROM cars [RANGE 2 SECONDS] WHERE speed > 50",
     "window": "SELECT road, COUNT(*) AS cars, AVG(speed) AS speed FROM cars [RANGE 2 SECONDS] GROUP BY road",
@@ -45,7 +46,7 @@ class Contestant:
     def label(self) -> str:
         if self.standby is None:
             return "restart"
-        return {"active": "AS = 1", "upstream": "UB"}.get(self.standby, str(self.batch))
+        return {"active": "AS = 1", "upstream": "UB", "passive": "passive"}.get(self.standby, str(self.batch))
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,12 @@ class Snapshot:
         return sum(int(t[what]) for key, t in self.told[by]["sent"].items() if key.rpartition("/")[2] == reader)
 
     def wire(self, node: str) -> int:
-        return sum(int(way["wire_bytes"]) for way in self.told[node]["from"].values()) if node in self.told else 0
+        ways = [*self.told[node]["from"].values(), self.told[node].get("copy", {})] if node in self.told else []
+        return sum(int(way.get("wire_bytes", 0)) for way in ways)
+
+    def copied(self, node: str) -> int:
+        """Bytes of copies that it fetched."""
+        return int(self.told.get(node, {}).get("copy", {}).get("sent_bytes", 0))
 
 
 class Pipeline:
@@ -74,6 +80,7 @@ class Pipeline:
         self._folder = folder
         up, mid, other, down = _free_ports(4)
         self._addresses = {"up": up, "mid": mid, **({} if contestant.standby is None else {"mid.1": other}), "down": down}
+        self._other = "copies" if contestant.standby == "passive" else "stands by"
         folder.mkdir(parents=True)
         app = (
             f"CREATE STREAM cars (id BIGINT, road BIGINT, speed DOUBLE) FROM synthetic (rate = {rate:g}, arrivals = 'poisson',\n"
@@ -111,10 +118,10 @@ class Pipeline:
 
     def steady(self) -> Told:
         """All at work, and whoever stands by does."""
-        wanted = sorted(["alone"] * 3 if "mid.1" not in self._addresses else ["alone", "alone", "leads", "stands by"])
+        wanted = sorted(["alone"] * 3 if "mid.1" not in self._addresses else ["alone", "alone", "leads", self._other])
 
         def there(told: Told) -> bool:
-            running = len(told) == len(self._addresses) and all(about["state"] == "running" for about in told.values())
+            running = len(told) == len(self._addresses) and all(at_work(about) for about in told.values())
             return running and sorted(about["role"] for about in told.values()) == wanted and rows_at_down(told) > 0
 
         return self.until(there, "all nodes at work")
@@ -143,6 +150,11 @@ class Pipeline:
                 return link.about()
         except LinkError:
             return None
+
+
+def at_work(about: dict[str, Any]) -> bool:
+    """Whoever keeps copies has one."""
+    return about["state"] == "running" or (about["role"] == "copies" and about["copy"]["age_s"] is not None)
 
 
 def rows_at_down(told: Told) -> int:
@@ -178,6 +190,7 @@ def _nodes_text(contestant: Contestant, app: str, ports: tuple[int, ...], silenc
     if contestant.standby is not None:
         lines += [f'standby = "{contestant.standby}"\nstandby_address = "127.0.0.1:{other}"\nsilence = "{silence_s:g} s"']
         lines += [f'compress = "{contestant.compress}"'] + ([] if contestant.batch is None else [f"batch = {contestant.batch}"])
+        lines += [f'period = "{PERIOD_S:g} s"'] if contestant.standby == "passive" else []
     lines += [f'[nodes.down]\naddress = "127.0.0.1:{down}"', '[streams.cars]\nborn = "up"', '[results]\ndefault = "down"']
     lines += [f'[operators."{name}"]\nnodes = ["mid"]' for name in name_operators(bind(app)).values()]
     return "\n".join(lines) + "\n"

@@ -97,11 +97,15 @@ def _recovery(axis: Any, cells: list[dict[str, Any]], restart_s: float) -> None:
 def _overhead(axis: Any, cells: list[dict[str, Any]]) -> None:
     labels = list(dict.fromkeys(cell["label"] for cell in cells))
     for codec in dict.fromkeys(cell["compress"] for cell in cells):
-        mine = [cell for cell in cells if cell["compress"] == codec]
+        mine = [cell for cell in cells if cell["compress"] == codec and cell["standby"] != "passive"]
         at = [labels.index(cell["label"]) for cell in mine]
         for what, style in (("payload", "-"), ("wire", ":")):
             values = [100 * cell["overhead"][what] for cell in mine]
             axis.plot(at, values, style, marker="o", markersize=4, color=_CODECS[codec], label=f"{codec}, {what}")
+    for cell in (cell for cell in cells if cell["standby"] == "passive"):  # no batch: beside the curves
+        for what, mark in (("payload", "s"), ("wire", "D")):
+            label = f"{cell['compress']}, copies, {what}"
+            axis.plot(labels.index("passive"), 100 * cell["overhead"][what], mark, color=_CODECS[cell["compress"]], label=label)
     axis.set_title("overhead, % of the bytes on up -> mid -> down", loc="left", fontsize=10)
     axis.set_ylim(0, None)
     axis.legend(frameon=False, fontsize=8)
