@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import json
 import socket
+import subprocess
+import sys
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from links.test_links import TOKEN, certificate
 from nodes.running import Up, nodes_text
+from rich.console import Console
 from typer.testing import CliRunner
 
 from kigen.cli.main import app
-from kigen.cli.nodes import NodesArguments, placed_parts
+from kigen.cli.nodes import NodesArguments, make_node, nodes_table, placed_parts
+from kigen.cli.up import NodeFailed, Processes
+from kigen.engine.node_options import NodeOptions
 from kigen.links import LinkServer, Security
+from kigen.placement.nodes_file import NodesFileError
 
 APP = """CREATE STREAM cars (id BIGINT, speed DOUBLE) FROM synthetic (rate = 200, id = 'sequence', speed = 'uniform(0, 100)');
 CREATE QUERY fast DEADLINE 5 SECONDS AS SELECT id, speed FROM cars [RANGE 2 SECONDS] WHERE speed > 50;
@@ -125,3 +134,59 @@ def test_status_needs_the_token_and_nobodys_key(tmp_path: Path) -> None:
         done = runner.invoke(app, arguments)
         assert done.exit_code == 2
         assert "refuses the token" in done.stderr
+
+
+@pytest.mark.parametrize("command", [["up"], ["node", "a"], ["status"]])
+@pytest.mark.parametrize("what", ["token", "certificate"])
+def test_a_missing_token_or_certificate(files: list[str], tmp_path: Path, command: list[str], what: str) -> None:
+    text = Path(files[2]).read_text(encoding="utf-8")
+    text = f'token_file = "secret"\n{text}' if what == "token" else text.replace("[nodes.a]", '[nodes.a]\ncertificate = "a.pem"', 1)
+    Path(files[2]).write_text(text, encoding="utf-8")
+    done = runner.invoke(app, [*command, *(files[1:] if command == ["status"] else files)])
+    assert done.exit_code == 2, done.output
+    wanted = "secret cannot be read" if what == "token" else "a.pem cannot be read"
+    assert wanted in done.stderr
+    assert "write 16 characters or more into it" in done.stderr or what == "certificate"
+    assert not list(tmp_path.glob("*.state/*/log")), "nothing was started"
+
+
+def test_a_node_that_is_killed_again_and_again_is_given_up(files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if something on the machine killed it whenever it begins."""
+    arguments = NodesArguments(Path(files[0]), Path(files[2]), "deadline", 5.0, None, tmp_path / "state", None, "pack", None)
+    starts: list[str] = []
+
+    def start(self: Processes, name: str) -> None:
+        starts.append(name)
+        log = self._log(name)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text("began\n", encoding="utf-8")
+        self._running[name] = subprocess.Popen([sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"])
+
+    monkeypatch.setattr(Processes, "_start", start)
+    monkeypatch.setattr("kigen.cli.up._POLL_S", 0.01)
+    with Processes(arguments, {"a": ("a", 0)}) as processes, pytest.raises(NodeFailed) as failed:
+        processes.run(threading.Event(), lambda running: {"a": None})
+    assert starts == ["a"] * 5
+    assert "node a was killed 5 times within 60 s (SIGKILL)" in str(failed.value)
+    assert "began" in str(failed.value)
+
+
+def test_files_of_another_kind_of_standby(files: list[str], tmp_path: Path) -> None:
+    nodes, _, parts = placed_parts(NodesArguments(Path(files[0]), Path(files[2]), "deadline", 5.0, None, None, None, "pack", None))
+    (tmp_path / "state/b/live.3").mkdir(parents=True)
+    with pytest.raises(NodesFileError, match="were made with standby = 'passive'"):
+        make_node(parts, "b", nodes, NodeOptions(tmp_path / "state"), 0)
+    passive = replace(nodes, nodes=tuple(replace(entry, standby="passive") for entry in nodes.nodes))
+    (tmp_path / "state/a/checkpoint").mkdir(parents=True)
+    with pytest.raises(NodesFileError, match="were made with another standby, or none"):
+        make_node(parts, "a", passive, NodeOptions(tmp_path / "state"), 0)
+
+
+def test_status_of_one_that_keeps_copies() -> None:
+    copy = {"age_s": 3.4, "sent_bytes": 1_234_567, "copies": 12}
+    about = {"role": "copies", "state": "copying", "queries": {}, "queues": {}, "from": {}, "copy": copy}
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(nodes_table({"mid.1": about, "mid": {**about, "copy": {**copy, "age_s": None}}}))
+    text = console.export_text()
+    assert "3 s old, 1,235 KB in 12" in text
+    assert "no copy yet" in text

@@ -99,7 +99,7 @@ def test_nodes_are_killed_and_started_again(tmp_path: Path, expected: dict[str, 
             least = 100 * (1 + len(killed))
             up.until(lambda told, least=least: lines(told, "c") > least, f"{least} results")
             told = up.status()
-            assert told[node]["state"] in ("running", "delivering"), told[node]
+            assert told[node]["state"] in ("running", "relaying", "delivering"), told[node]
             os.kill(told[node]["pid"], signal.SIGKILL)
             killed.append(told[node]["pid"])
             up.until(lambda told, node=node: told[node]["pid"] != killed[-1], f"node {node} again")

@@ -28,6 +28,7 @@ from kigen.engine.node_options import NodeOptions, security_of
 from kigen.engine.options import RunOptions
 from kigen.engine.pairing import PASSIVE, check_pairing, replica_name
 from kigen.engine.passive import PassiveNode
+from kigen.engine.roles import COPIES
 from kigen.links import Link, LinkError, LinkRefused, Patience
 from kigen.placement.cutting import Part, cut
 from kigen.placement.from_plan import from_plan
@@ -211,9 +212,19 @@ def nodes_table(told: dict[str, dict[str, Any] | None]) -> Table:
             continue
         queries = {q: v for q, v in about["queries"].items() if not v["sent"]} or {"-": None}
         for i, (query, v) in enumerate(queries.items()):
-            first = (name, about["role"], about["state"]) if i == 0 else ("", "", "")
+            first = (name, about["role"], _state(about)) if i == 0 else ("", "", "")
             table.add_row(*first, query, *(["-"] * 6 if v is None else _numbers(v)))
     return table
+
+
+def _state(about: dict[str, Any]) -> str:
+    """Of one that keeps copies also how old the newest is, and what all of them weighed on the way."""
+    copy = about.get("copy")
+    if copy is None or about["role"] != COPIES:
+        return str(about["state"])
+    return (
+        "no copy yet" if copy["age_s"] is None else f"{copy['age_s']:.0f} s old, {copy['sent_bytes'] / 1000:,.0f} KB in {copy['copies']:,}"
+    )
 
 
 def _numbers(query: dict[str, Any]) -> list[str]:

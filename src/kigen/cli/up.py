@@ -1,7 +1,7 @@
 """`kigen up`: every node of a placed app as a process here. Shows what they do, starts a killed one again, ends all in good order.
 
 Invariant: when it returns, none of its processes is left. A node that was killed is started again and goes on from its files; one that
-failed of itself ends them all, with what it said last.
+failed of itself, or is killed again and again, ends them all, with what it said last.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from rich.live import Live
 from kigen.cli.display import closing_table
 from kigen.cli.nodes import GO, REPORT, NodesArguments, ask, describe, nodes_table, placed_parts, queues_table, replicas
 from kigen.cli.run import interruptible
+from kigen.engine.node_options import security_of
 from kigen.placement.cutting import parts_used
 from kigen.placement.nodes_file import NodesFile
 
 _POLL_S = 0.5
 _PLAIN_EVERY_S = 5.0
 _ENDING_S = 60.0
+_DEATHS, _WITHIN_S = 5, 60.0  # so many kills of one node in so short a time: it will not live the next time, either
 
 
 class NodeFailed(RuntimeError):
@@ -44,6 +46,7 @@ def up_app(arguments: NodesArguments, report: Path | None) -> None:
         sys.stderr.write(f"warning: {note}\n")
     used = parts_used(parts)
     for name in used:
+        security_of(nodes, name)  # what a node would refuse is refused before one is started
         sys.stderr.write("\n".join(describe(parts[name])) + "\n")
     sys.stderr.write(f"state: {arguments.state_dir}\n")
     wanted = {q.name: name for name in used for q in parts[name].app.queries if not q.sent}
@@ -68,6 +71,7 @@ class Processes:
     def __init__(self, arguments: NodesArguments, which: dict[str, tuple[str, int]]) -> None:
         self._arguments, self._which = arguments, which
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._killed_at: dict[str, list[float]] = {}
         self._go = arguments.state_dir / GO
 
     def __enter__(self) -> Processes:
@@ -99,8 +103,7 @@ class Processes:
                     continue
                 del self._running[name]
                 if code < 0:
-                    sys.stderr.write(f"node {name} was killed ({signal.Signals(-code).name}); starting it again\n")
-                    self._start(name)
+                    self._killed(name, signal.Signals(-code).name)
                 elif code:
                     failure = NodeRefused if code == 2 else NodeFailed
                     raise failure(f"node {name} ended with code {code}:\n{self._last_words(name)}")
@@ -110,6 +113,15 @@ class Processes:
             if not self._go.exists() and all(about is not None and about["state"] != "starting" for about in told.values()):
                 self._go.touch()
         return True
+
+    def _killed(self, name: str, by: str) -> None:
+        now = time.monotonic()
+        times = self._killed_at[name] = [at for at in self._killed_at.get(name, []) if now - at < _WITHIN_S] + [now]
+        if len(times) >= _DEATHS:
+            words = f"its last words:\n{self._last_words(name)}\nIf {by} is the system's (too little memory?), mend that; "
+            raise NodeFailed(f"node {name} was killed {_DEATHS} times within {_WITHIN_S:g} s ({by}); {words}the same command goes on then")
+        sys.stderr.write(f"node {name} was killed ({by}); starting it again\n")
+        self._start(name)
 
     def _end_others(self, done: str) -> None:
         """One of a node's replicas is done: all has been delivered, and the other is not needed any more."""
