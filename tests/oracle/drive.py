@@ -17,8 +17,11 @@ from oracle.shapes import App, Stream
 from oracle.shrink import shrink
 
 from kigen.lifetimes import StreamInput, TaskRuntime
+from kigen.lifetimes.blocks import FOREVER
+from kigen.lifetimes.sliced_runtime import Move, SlicedRuntime
 from kigen.plan import nodes
 from kigen.plan.binder import bind
+from kigen.plan.slices import join_slices, why_whole
 from kigen.plan.tasks import Task, extract_tasks
 
 MODES = ("dt", "nt")
@@ -80,6 +83,49 @@ def run_task(app: App, plan: nodes.App, task: Task, mode: str, rng: Random, styl
     if not result.finished:
         raise AssertionError(f"seed {app.seed}, {mode}, cut {style}: all streams ended, yet the task is not finished")
     return outputs
+
+
+def run_sliced(app: App, plan: nodes.App, task: Task, mode: str, rng: Random, style: str) -> Outputs:
+    """Every slice in its own time: after each step, slices after the first go on by chance, as far as they may or less."""
+    runtime = SlicedRuntime(task, plan, mode)
+    cutter = Cutter(app, task.streams, rng, style)
+    outputs: Outputs = {q.name: [] for q in task.queries}
+    later = len(join_slices(task)[0].queries) - 1
+    instants = sorted({row[s.ts] + d for s in app.streams if s.name in task.streams for row in s.rows for d in (0, 1)})
+    while True:
+        until = [rng.choice((*instants, FOREVER)) if instants else FOREVER for _ in range(later)]
+        if not cutter.open and rng.random() < 0.3:
+            until = [FOREVER] * later
+        if rng.random() < 0.5:
+            until.sort(reverse=True)
+        moves = [None if rng.random() < 0.3 and cutter.open else Move(at) for at in until]
+        given = cutter.next() if cutter.open else {}
+        result = runtime.step(given, None, None if rng.random() < 0.05 else moves)
+        for name, table in result.outputs.items():
+            outputs[name] += lines_of_table(table, app.query(name))
+        if result.finished:
+            return outputs
+        if rng.random() < 0.15:
+            saved = runtime.snapshot()
+            runtime = SlicedRuntime(task, plan, mode)
+            runtime.restore(saved)
+
+
+def judged_slices(seed: int) -> str | None:
+    """Of a family: slices that run apart give the lines of a task that runs whole. None if its slices cannot run apart."""
+    app = generate_family(seed)
+    plan = bind(app_text(app))
+    tasks = [task for task in extract_tasks(plan) if why_whole(task) is None]
+    found = []
+    for task in tasks:
+        for mode in MODES:
+            whole = run_task(app, plan, task, mode, Random(f"{seed} {mode}"), "mixed")
+            for style in ("whole", "single", "mixed"):
+                sliced = run_sliced(app, plan, task, mode, Random(f"{seed} {mode} {style}"), style)
+                for name in whole:
+                    if apart := line_difference(whole[name], sliced[name]):
+                        found.append(f"[{mode}, {style}] seed {seed}, query {name}: whole and sliced differ\n{apart}")
+    return "\n".join(found[:3]) if tasks else None
 
 
 def run_kernel(app: App, plan: nodes.App, mode: str, rng: Random, style: str) -> Outputs:

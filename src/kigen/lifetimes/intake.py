@@ -7,6 +7,7 @@ batches. All tuples of one instant are released in one step.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -92,6 +93,17 @@ class Intake:
                 self._parts.append((columns, ts))
                 accepted += len(ts)
         return accepted, dropped
+
+    def hand_on(self, block: StreamBlock) -> None:
+        """Tuples that another intake of the stream has released."""
+        if len(block):
+            self._parts.append((block.columns, block.at))
+
+    def leave_out(self, named: Callable[[Ints], Mask]) -> None:
+        """Of those that wait, the ones whose timestamps are named."""
+        masks = [~named(ts) for _, ts in self._parts]
+        kept = [(filter_columns(columns, mask), ts[mask]) for (columns, ts), mask in zip(self._parts, masks, strict=True)]
+        self._parts = [part for part in kept if len(part[1])]
 
     def _late(self, ts: Ints) -> Mask | None:
         """Which of the next tuples of the log are late; None if none is."""

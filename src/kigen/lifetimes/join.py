@@ -20,12 +20,13 @@ from kigen.plan.nodes import Join
 from kigen.plan.types import arrow_schema
 
 
-class JoinBase(Operator):
-    def __init__(self, node: Join, number: int) -> None:
-        self.node, self._number = node, number
+class Pairing(Operator):
+    """What every join does with tuples and pairs of them, however it keeps its sides."""
+
+    def __init__(self, node: Join) -> None:
+        self.node = node
         self._schema = arrow_schema(node.schema)
         self._keys = (node.left_keys, node.right_keys)
-        self._sides = (Side(node.left.schema), Side(node.right.schema))
 
     def _keyed(self, block: Block, side: int) -> tuple[Chunk, Ints]:
         """The tuples that can match at all, with their keys."""
@@ -42,6 +43,13 @@ class JoinBase(Operator):
         if self.node.residual is None or not rows:
             return None
         return is_true(columns, rows, self.node.residual)
+
+
+class JoinBase(Pairing):
+    def __init__(self, node: Join, number: int) -> None:
+        super().__init__(node)
+        self._number = number
+        self._sides = (Side(node.left.schema), Side(node.right.schema))
 
     def _born(self, left: Block, right: Block) -> list[Matches]:
         """Pairs with at least one new tuple. Both sides are taken in; what died stays until `expire`."""

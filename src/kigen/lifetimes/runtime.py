@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from kigen.lifetimes.aggregate import AggregateOperator
+from kigen.lifetimes.alive import State
 from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, Block, Fills, StreamBlock
 from kigen.lifetimes.canonical import ordered
 from kigen.lifetimes.codec import decode, encode
@@ -117,14 +118,16 @@ class TaskRuntime:
             elif stop > self._now:
                 self._advance(stop, give)
             for query in ending:
-                rest = self._lines[query.name].finish(self._known_ends(query), self._last(query))
-                if rest is not None:
-                    give(query.name, rest)
+                self._finish(query, self._last(query), give)
         result.outputs = {name: pa.concat_tables(tables) for name, tables in outputs.items()}
         result.finished = all(lines.finished for lines in self._lines.values())
-        due = min((op.wanted if isinstance(op, Intake) else op.next_event for op in self._operators), default=FOREVER)
-        result.next_event_us = None if due == FOREVER else due
+        result.next_event_us = None if self.due == FOREVER else self.due
         return result
+
+    @property
+    def due(self) -> int:
+        """When something will happen though nothing arrives."""
+        return min((op.wanted if isinstance(op, Intake) else op.next_event for op in self._operators), default=FOREVER)
 
     def _stops(self, target: int) -> list[tuple[int, list[Query]]]:
         """Where time must halt on its way to `target`: at the end of each query that ends, and at the target itself; between them
@@ -190,6 +193,11 @@ class TaskRuntime:
             if table is not None:
                 give(query.name, table)
 
+    def _finish(self, query: Query, last: int | None, give: Give) -> None:
+        rest = self._lines[query.name].finish(self._known_ends(query), last)
+        if rest is not None:
+            give(query.name, rest)
+
     def _known_ends(self, query: Query) -> Fills:
         """Deaths ahead that are settled, for the rows of a query that ends (the direct method wrote them with the rows)."""
         if not self._signed or query.root.is_stream:
@@ -216,16 +224,16 @@ class TaskRuntime:
         return held + sum(lines.held for lines in self._lines.values())
 
     def snapshot(self) -> bytes:
-        return encode(
-            {
-                "now": self._now,
-                "operators": [op.state() for op in self._operators],
-                "lines": {name: lines.state() for name, lines in self._lines.items()},
-            }
-        )
+        return encode(self.state())
 
     def restore(self, data: bytes) -> None:
-        tree = decode(data)
+        self.load(decode(data))
+
+    def state(self) -> State:
+        operators = [op.state() for op in self._operators]
+        return {"now": self._now, "operators": operators, "lines": {name: lines.state() for name, lines in self._lines.items()}}
+
+    def load(self, tree: State) -> None:
         self._now = tree["now"]
         for operator, saved in zip(self._operators, tree["operators"], strict=True):
             operator.load(saved)

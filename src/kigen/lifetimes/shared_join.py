@@ -18,6 +18,7 @@ from kigen.lifetimes.blocks import (
     HOLDER_BITS,
     Block,
     Ints,
+    Mask,
     StreamBlock,
     concat_columns,
     empty_columns,
@@ -62,6 +63,15 @@ class Pairs:
         columns = filter_columns(self.columns, inside)
         return Pairs(columns, self.start[inside], _cut(self.marks, inside), self.number[inside], self.pushed)
 
+    def only(self, mask: Mask) -> Pairs:
+        """Those of the mask; of pairs in the order of their slices."""
+        if bool(mask.all()):
+            return self
+        assert self.upto is not None
+        upto = np.concatenate(([0], np.cumsum(mask)))[self.upto]
+        columns, number = filter_columns(self.columns, mask), self.number[mask]
+        return Pairs(columns, self.start[mask], _cut(self.marks, mask), number, self.pushed, upto=upto)
+
 
 @dataclass(frozen=True)
 class _Found:
@@ -81,7 +91,7 @@ class SharedJoinOperator(JoinBase):
         super().__init__(node.join, number)
         self.shared = node
         self._chain = node.is_chain
-        self._inputs = (_Input(node.join.left), _Input(node.join.right))
+        self._inputs = (JoinInput(node.join.left), JoinInput(node.join.right))
         self._by_time = window_below(node.join.left).kind is WindowKind.RANGE
         self._sizes = np.array([left for left, _ in node.windows]), np.array([right for _, right in node.windows])
         self._open = OpenPairs(self._sizes)
@@ -116,7 +126,7 @@ class SharedJoinOperator(JoinBase):
         ages = (start, start) if self._by_time else (arrivals[0].until(start) - 1, arrivals[1].until(start) - 1)
         lags = ages[0] - marks[0], ages[1] - marks[1]
         if self._chain:
-            slices = self._slices(lags)
+            slices = first_windows(self._sizes, lags)
             upto = np.cumsum(np.bincount(slices, minlength=len(self.shared.windows)))
             if not bool(np.all(slices[1:] >= slices[:-1])):
                 order = np.argsort(slices, kind="stable")  # small numbers: a radix sort
@@ -128,11 +138,6 @@ class SharedJoinOperator(JoinBase):
             pushed = self._open.pushed_out(arrivals)
             self._open.add(number, marks, lags, arrivals)
         return Pairs(columns, start, marks, number, pushed, None if self._chain else lags, upto)
-
-    def _slices(self, lags: Sides) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
-        """The first windows that hold each pair, and with them all after."""
-        found = [np.searchsorted(sizes, lag, side="right") for sizes, lag in zip(self._sizes, lags, strict=True)]
-        return np.maximum(*found).astype(np.uint16)
 
     @property
     def held(self) -> int:
@@ -150,7 +155,7 @@ class SharedJoinOperator(JoinBase):
             mine.arrived = arrived
 
 
-class _Input:
+class JoinInput:
     """A stream on its way into the join: its widest window, and the filters and projections on it. A holder is the tuple's number."""
 
     def __init__(self, side: Node) -> None:
@@ -170,6 +175,12 @@ class _Input:
         for step in self._steps:
             block = step.step([block], now)
         return block
+
+
+def first_windows(sizes: Sides, lags: Sides) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
+    """Of windows that form a chain, the first that hold each pair, and with them all after."""
+    found = [np.searchsorted(mine, lag, side="right") for mine, lag in zip(sizes, lags, strict=True)]
+    return np.maximum(*found).astype(np.uint16)
 
 
 def _together(parts: list[_Found]) -> _Found:

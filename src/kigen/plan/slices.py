@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kigen.plan.nodes import Scan
 from kigen.plan.shared_join import JoinShare, SharedJoin, reach, window_below
 from kigen.plan.tasks import Task
 from kigen.plan.window_hull import WindowHull, window_hull
@@ -27,6 +28,26 @@ class JoinSlices:
 
     def served_by(self, place: int) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for names in self.queries[place:] for name in names))
+
+
+def why_whole(task: Task) -> str | None:
+    """Why the slices of the task's shared join cannot run apart from each other; None if they can."""
+    joins = join_slices(task)
+    if len(joins) != 1:
+        return "it has several shared joins" if joins else "it has no shared join"
+    (slices,), shares = joins, [{n for n in query.root.walk() if isinstance(n, JoinShare)} for query in task.queries]
+    streams = slices.join.children
+    if not slices.by_time:
+        return "its windows are ROWS"
+    if not slices.join.is_chain:
+        return "its windows do not hold one another"
+    if len(slices.queries) < 2:
+        return "all its windows reach as far"
+    if any(len(mine) != 1 for mine in shares):
+        return "a query of the task stands on none of it, or on two parts"
+    if not all(isinstance(child, Scan) for child in streams) or {c.stream for c in streams if isinstance(c, Scan)} != set(task.streams):
+        return "its task reads more than the two streams of the join"
+    return None
 
 
 def join_slices(task: Task) -> tuple[JoinSlices, ...]:
