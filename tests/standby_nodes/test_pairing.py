@@ -15,7 +15,7 @@ from kigen.cli.nodes import NodesArguments, placed_parts
 from kigen.engine.advising import with_batches
 from kigen.engine.pairing import NEVER, following, readers_of, skips
 from kigen.placement.cutting import Part
-from kigen.placement.nodes_file import STANDBY_PORT, NodesFile, parse_nodes
+from kigen.placement.nodes_file import STANDBY_PORT, NodeEntry, NodesFile, parse_nodes
 
 
 def parts_of(pair: Pair) -> tuple[NodesFile, dict[str, Part]]:
@@ -50,6 +50,17 @@ def test_a_standby_gets_every_input_unless_the_node_has_no_memory(queries: str, 
     how = following(parts, "mid", nodes.entry("mid"))
     assert (how.compress, how.batch, how.skipping, how.by_hand) == ("zstd", 30, leaves_out, leaves_out)
     assert following(parts, "down", nodes.entry("down")).batch is None
+
+
+@pytest.mark.parametrize("queries", [SELECTION, ALL])
+def test_with_copies_inputs_are_kept_for_both_and_let_go_by_hand(queries: str, tmp_path: Path) -> None:
+    nodes, parts = parts_of(Pair(tmp_path, queries, 'standby = "passive"\nrecovery = "gap"', 30))
+    for stream in parts["mid"].received:
+        assert readers_of(parts["up"], stream, parts, nodes) == (["mid", "mid.1"], ["mid", "mid.1"])
+    how = following(parts, "mid", nodes.entry("mid"))
+    assert (how.batch, how.skipping, how.at_once) == (None, False, False)
+    assert nodes.entry("mid").recovery == "gap"
+    assert following(parts, "down", nodes.entry("down")).at_once
 
 
 ROW = '[[links]]\nbetween = ["up", "mid"]\n[[links]]\nbetween = ["mid", "down"]\n'
@@ -105,6 +116,7 @@ def test_spread_counts(tmp_path: Path) -> None:
     cells = [
         {"batch": 1, "compress": "none", "overhead": {"payload": 0.6}, "recovery_s": [0.3, 0.3]},
         {"batch": 50, "compress": "none", "overhead": {"payload": 0.3}, "recovery_s": [0.1, 0.7]},
+        {"batch": None, "standby": "passive", "compress": "none", "overhead": {"payload": 0.1}, "recovery_s": [0.1, 0.1]},
     ]
     (tmp_path / "f.json").write_text(json.dumps({"bench": "standby", "cells": cells}), encoding="utf-8")
     text = '[nodes.mid]\nstandby = "lazy"\nbatch = "auto"\nfigures = "f.json"\nrecovery_within = "1 s"\n'
@@ -113,8 +125,10 @@ def test_spread_counts(tmp_path: Path) -> None:
 
 def test_the_nodes_files_of_the_page_are_right() -> None:
     page = (Path(__file__).parents[2] / "docs" / "standby.md").read_text(encoding="utf-8")
-    first, second = re.findall(r"```toml\n(.*?)```", page, re.S)
+    first, second, third = re.findall(r"```toml\n(.*?)```", page, re.S)
     entry = parse_nodes(first).entry("mid")
     assert (entry.standby, entry.batch, entry.compress, entry.standby_port) == ("lazy", 25, "zlib", 47601)
     assert entry.port + STANDBY_PORT == entry.standby_port, "what is written there is what it would be anyway"
     assert parse_nodes(second).entry("mid").figures == "standby.json"
+    copies = parse_nodes(third).entry("mid")
+    assert (copies.standby, copies.period_us) == ("passive", NodeEntry("mid").period_us), "what it is if left out"
