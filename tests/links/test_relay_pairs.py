@@ -13,10 +13,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from links.cuts import Cuttable
 from links.reference import SCHEMA, batch, ids
 from links.test_relay import free_address, until
 
@@ -287,3 +289,55 @@ def test_holes_where_rows_were_let_go(seed: int, tmp_path: Path) -> None:
     assert at == before.status()["end"]
     before.close()
     here.close()
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["broken", "swallowed"])
+def test_a_cut_link_is_noticed_and_healed(silent: bool, tmp_path: Path) -> None:
+    with queue_at(tmp_path / "a", ["here"]) as before, queue_at(tmp_path / "here", ["last"]) as here, LinkServer([before]) as server:
+        link = Cuttable(str(server.address))
+        relay = Relay(here, link.address, "here", marks=marks, watch=replace(WATCH, alone=True))
+        before.append(batch(list(range(5))), 0)
+        until(lambda: here.status()["end"] == 5, "the first step")
+        assert relay.deaf_s == 0
+        link.silent = silent
+        if not silent:
+            link.cut()
+        before.append(batch(list(range(5, 10))), 5)
+        until(lambda: relay.deaf_s > 0.3, "that nothing is heard")
+        assert here.status()["end"] == 5
+        link.heal()
+        until(lambda: here.status()["end"] == 10, "the second step")
+        until(lambda: relay.deaf_s == 0, "that the node before is heard")
+        before.append(batch(list(range(10, 15))), 10, progress_us=ENDED)
+        until(lambda: here.status()["progress_us"] == ENDED, "the end")
+        link.cut()
+        time.sleep(0.3)
+        assert relay.deaf_s == 0, "nothing more will come"
+        relay.close()
+        link.close()
+
+
+def test_a_server_that_is_cut_off_is_left_for_one_that_is_not(tmp_path: Path) -> None:
+    deaf = {"a": False, "b": False}
+    before = {name: queue_at(tmp_path / name, ["here"]) for name in "ab"}
+    with (
+        LinkServer([before["a"]], deaf=lambda: deaf["a"]) as a,
+        LinkServer([before["b"]], deaf=lambda: deaf["b"]) as b,
+        queue_at(tmp_path / "here", ["last"]) as here,
+    ):
+        relay = Relay(here, [str(a.address), str(b.address)], "here", marks=marks, watch=WATCH)
+        until(lambda: relay.connected, "somebody")
+        first = relay.address
+        one, other = ("a", "b") if first == str(a.address) else ("b", "a")
+        deaf[one] = deaf[other] = True
+        time.sleep(1.5)
+        assert relay.address == first, "the other is cut off, too"
+        assert not relay.switched
+        deaf[other] = False
+        until(lambda: relay.address != first and relay.connected, "the other")
+        before[other].append(batch(list(range(5))), 0)
+        until(lambda: here.status()["end"] == 5, "its rows")
+        assert len(relay.switched) == 1
+        relay.close()
+    for queue in before.values():
+        queue.close()

@@ -69,10 +69,11 @@ class NodeRun:
         self._security, self._lodging = security_of(nodes, part.node), lodging
         self._folder = options.state / self.name if lodging is None else lodging.folder
         self.run: Run | None = None
+        self._silence_s, self._deaf = entry.silence_us / 1e6, False
         self._state, self._began = "starting", time.time()
         self.queues = {stream: self._queue(stream, parts, nodes) for stream in part.plans}
         if lodging is None:
-            self._server = LinkServer(self.queues.values(), address, self._security, self.about)
+            self._server = LinkServer(self.queues.values(), address, self._security, self.about, lambda: self._deaf)
         else:
             self._server = lodging.server
             for queue in self.queues.values():
@@ -105,7 +106,7 @@ class NodeRun:
         def hole_for(note: str) -> pa.RecordBatch:
             return hole(sent.plan.schema, sent.is_stream, int(note or 0))
 
-        watch = Watch(before.silence_us / 1e6)
+        watch = Watch(before.silence_us / 1e6, alone=self.paired)
         return Relay(self.queues[stream], before.addresses, self.name, self._security, how, mark_places, hole_for, watch)
 
     def _committed(self, oldest: dict[str, int], worked_off: dict[str, int]) -> None:
@@ -146,6 +147,7 @@ class NodeRun:
             if self.run is None:
                 self._lodging.whole(self)
             return
+        self._deaf = any(relay.deaf_s > self._silence_s for relay in self._relays.values())
         unfollowed_s = self.unfollowed_s
         leads = unfollowed_s == 0 or (self._leads and unfollowed_s < _LEADS_ON_S)
         if leads != self._leads:
@@ -219,6 +221,7 @@ class NodeRun:
             "pid": os.getpid(),
             "state": self._state,
             "up_s": round(time.time() - self._began, 1),
+            "deaf": self._deaf,
         }
         told["from"] = {
             name: {

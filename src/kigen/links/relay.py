@@ -35,10 +35,12 @@ PRODUCER = "relay"
 
 @dataclass(frozen=True)
 class Watch:
-    """When a node before counts as gone, if there is another: it does not answer for so long, asked so often."""
+    """When a node before counts as gone, if there is another: it does not answer for so long, asked so often. `alone`: ask also if there is
+    no other, so as to know whether it is heard."""
 
     silence_s: float = 1.0
     every_s: float = 0.1
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ class Relay:
         self._there = 0  # what is here, in the numbers there
         self._done = (0, "")  # by hand: the last ack
         self.connected = False
+        self._lost_s: float | None = time.monotonic()
         self.rows = 0
         self.switched: list[dict[str, float]] = []  # of each change to another server: when it was seen, when that one answered, had news
         self.error: LinkError | None = None  # what cannot be healed by trying again
@@ -101,6 +104,12 @@ class Relay:
         """Bytes of all connections so far, both ways."""
         link = self._link
         return self._wire if link is None else _sum(self._wire, link.wire())
+
+    @property
+    def deaf_s(self) -> float:
+        """How long the node before has not been heard; 0 if it is, or if nothing more will come of it."""
+        lost_s = self._lost_s
+        return 0.0 if lost_s is None or self._queue.status()["progress_us"] == ENDED else time.monotonic() - lost_s
 
     def lead(self, eager: bool) -> None:
         """Whether others rely on this node now: then rows are taken as they come."""
@@ -147,6 +156,7 @@ class Relay:
                     self.error = error
                 return
             heard, self.connected = self.connected, False
+            self._lost_s = time.monotonic() if self._lost_s is None else self._lost_s
             if leading == self._eager.is_set() and not self._stopped.is_set():  # not asked to begin anew
                 self._turn(heard)
 
@@ -160,17 +170,17 @@ class Relay:
 
     def _follow(self) -> None:
         several = len(self._addresses) > 1
-        patience = Patience(patience_s=0.0, call_s=self._watch.silence_s) if several else Patience(patience_s=5.0)
+        patience = self._short if several else Patience(patience_s=5.0)
         self._link = link = Link(self.address, self._security, patience)
         over = threading.Event()
         try:
             if self._stopped.is_set():
                 return
             link.open_reader(self._queue.name, self._reader)
-            self.connected = True
+            self.connected, self._lost_s = True, None
             if self.switched and "answered_s" not in self.switched[-1]:
                 self.switched[-1]["answered_s"] = time.time()
-            if several:
+            if several or self._watch.alone:
                 threading.Thread(target=self._ping, args=(link, over), name=f"watch {self._queue.name}", daemon=True).start()
             with Acker(link, self._queue.name, self._reader) as self._acks:
                 self._take(link)
@@ -182,18 +192,35 @@ class Relay:
             link.close()
 
     def _ping(self, followed: Link, over: threading.Event) -> None:
-        """Asks on a connection of its own; silence ends the following, and another server is tried."""
-        link = Link(self.address, self._security, Patience(patience_s=0.0, call_s=self._watch.silence_s))
+        """Asks on a connection of its own; silence ends the following, and another server is tried. So does one that is cut off from what
+        it reads itself, if another is not."""
+        link, looked_s = Link(self.address, self._security, self._short), 0.0
         try:
             while not over.wait(self._watch.every_s):
                 try:
-                    link.status(self._queue.name)
+                    deaf = link.status(self._queue.name)["deaf"]
+                    if deaf and time.monotonic() - looked_s > self._watch.silence_s:
+                        looked_s = time.monotonic()
+                        if self._another_hears():
+                            raise LinkDown(f"{self.address} is cut off from what it reads")
                 except LinkError:
                     if not over.is_set():
                         followed.stop()
                     return
         finally:
             link.close()
+
+    def _another_hears(self) -> bool:
+        for address in self._addresses:
+            if address != self.address:
+                with suppress(LinkError), Link(address, self._security, self._short) as link:
+                    if not link.status(self._queue.name)["deaf"]:
+                        return True
+        return False
+
+    @property
+    def _short(self) -> Patience:
+        return Patience(patience_s=0.0, call_s=self._watch.silence_s)
 
     def _send_done(self) -> None:
         acks, (there, note) = self._acks, self._done
@@ -215,7 +242,7 @@ class Relay:
                 continue
             there, note = self._done if by_hand else (self._there, "")
             for address in [a for a in self._addresses if a != self.address]:
-                with suppress(LinkError), Link(address, self._security, Patience(patience_s=0.0, call_s=self._watch.silence_s)) as link:
+                with suppress(LinkError), Link(address, self._security, self._short) as link:
                     if by_hand:
                         self._require_me(link)
                     link.ack(self._queue.name, self._reader, there, note=note)

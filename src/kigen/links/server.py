@@ -54,13 +54,14 @@ class LinkServer:
         address: str = "127.0.0.1:0",
         security: Security | None = None,
         about: Callable[[], dict[str, Any]] = dict,
+        deaf: Callable[[], bool] = bool,
     ) -> None:
-        """`about`: what whoever serves has to say of itself (JSON)."""
+        """`about`: what whoever serves has to say of itself (JSON). `deaf`: whether it is cut off from those it reads from."""
         security = security or Security()
         where = Address.parse(address)
         tls = may_serve(where, security)
         self.queues: dict[str, Queue] = {q.name: q for q in queues}
-        self.about = about
+        self.about, self.deaf = about, deaf
         self.followers: Counter[tuple[str, str]] = Counter()  # (stream, reader) that follow now
         self.asked: dict[str, float] = {}  # reader -> when it last wanted to follow a stream, there or not (monotonic seconds)
         self.copies: CopyDesk | None = None  # who gives copies of this process's files, if anybody does
@@ -138,7 +139,8 @@ class _Service(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow counts as 
             return self._copy(kind, how)
         if kind == "open_reader":
             self._server.asked[how["name"]] = time.monotonic()
-        return act(self._server.queue(how["stream"]), kind, how)
+        answer = act(self._server.queue(how["stream"]), kind, how)
+        return {**answer, "deaf": self._server.deaf()} if kind == "status" else answer
 
     def _copy(self, kind: str, how: dict[str, Any]) -> dict[str, Any] | bytes:
         desk = self._server.copies
