@@ -11,16 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kigen.placement.nodes_standby import COPY_PERIOD_US, standby_of
 from kigen.placement.nodes_values import Section, Values, suggest
 from kigen.placement.problem import Link, Node
 
 FIRST_PORT = 47100
-STANDBYS = ("lazy", "active", "upstream", "passive")
-CODECS = ("none", "zlib", "zstd", "lz4")
-RECOVERIES = ("precise", "rollback", "gap")
-COPY_PERIOD_US = 10e6
 STANDBY_PORT = 500  # a standby's own port lies so far behind its node's, unless it is given
-_SHORTEST_PERIOD_US = 100e3
 _TOP = ("period", "default_deadline", "token_file", "nodes", "links", "streams", "results", "operators")
 _NODE = (
     "speed",
@@ -175,50 +171,27 @@ class _Parser:
     def _node(self, name: str, v: Values, port: int) -> NodeEntry:
         v.only(_NODE)
         host, own_port = v.address("address", port)
-        standby = self._one_of(v, name, "standby", STANDBYS, None)
         other_host, other_port = v.address("standby_address", own_port + STANDBY_PORT)
-        batch: float | None = None
-        if v.values.get("batch") != "auto":
-            batch = v.number("batch", 25.0, least=1, whole=True)
-        within, below = v.duration("recovery_within", 0.0) or None, v.percent("overhead_below")
-        if batch is None and standby is not None and within is None and below is None:
-            self.errors.append(f"[nodes.{name}] batch = 'auto': say by what, with recovery_within = '2 s' or overhead_below = '30 %'")
+        how = standby_of(v)
         return NodeEntry(
             name,
             v.number("speed", 1.0, above=0),
             host,
             own_port,
-            standby,
-            None if batch is None else int(batch),
-            self._one_of(v, name, "compress", CODECS, "none") or "none",
-            self._one_of(v, name, "recovery", RECOVERIES, "precise") or "precise",
+            how.kind,
+            how.batch,
+            how.compress,
+            how.recovery,
             other_host,
             other_port,
-            v.duration("silence", 1e6),
-            within,
-            below,
+            how.silence_us,
+            how.within_us,
+            how.below,
             v.text("figures"),
             v.text("certificate"),
             v.text("key"),
-            self._period(v, standby),
+            how.period_us,
         )
-
-    def _period(self, v: Values, standby: str | None) -> float:
-        """How often copies are made; and what cannot be said beside it."""
-        if standby == "passive" and "batch" in v.values:
-            self.errors.append(f"{v.where} batch: copies are made by time, not by tuples: write period = '10 s' instead")
-        if standby != "passive" and "period" in v.values:
-            self.errors.append(f"{v.where} period: copies are made for standby = 'passive' only: write that, or leave the period out")
-        period = v.duration("period", COPY_PERIOD_US)
-        if period < _SHORTEST_PERIOD_US:
-            self.errors.append(f"{v.where} period = {v.values['period']!r}: write a time of 100 ms or more, such as '10 s'")
-        return period
-
-    def _one_of(self, v: Values, name: str, key: str, known: tuple[str, ...], default: str | None) -> str | None:
-        value = v.text(key)
-        if value is not None and value not in known:
-            self.errors.append(f"[nodes.{name}] {key} = '{value}': write one of {', '.join(known)}")
-        return default if value is None else value
 
     def _links(self) -> tuple[Link, ...]:
         entries = self.table.get("links")
