@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -19,16 +20,27 @@ from kigen.spark.sink import BatchSink
 from kigen.spark.source import FORMAT_NAME, KigenSource
 from kigen.spark.spec import RunSpec
 
+_TOO_SLOW = "Python worker failed to connect back"  # within ten seconds, which cannot be set; a busy machine may need longer
+_TRIES = 4
+
 
 class Pipeline:
     """A running streaming query."""
 
     def __init__(self, spark: SparkSession, spec: RunSpec, sink: BatchSink) -> None:
-        self._query = _start(own_settings(spark), spec, sink, encode_encoders(sink.encoders()))
+        self._start = functools.partial(_start, own_settings(spark), spec, sink, encode_encoders(sink.encoders()))
+        self._query = self._start()
+        self._tries = 1
 
     @property
     def active(self) -> bool:
-        return bool(self._query.isActive)
+        if self._query.isActive:
+            return True
+        if self._tries < _TRIES and not self._query.recentProgress and _TOO_SLOW in (self.failure() or ""):
+            self._tries += 1
+            self._query = self._start()
+            return True
+        return False
 
     def stop(self) -> None:
         """End now: a batch that is not committed is abandoned, and made again by the next run on the checkpoint."""
@@ -46,9 +58,16 @@ class Pipeline:
 
 def warm_up(spark: SparkSession, spec: RunSpec) -> None:
     """Run one batch of nothing: the first batch of a Spark costs seconds, which no tuple should wait for that has a deadline."""
-    checkpoint = str(Path(spec.scratch) / "warm-up")
-    cold = dataclasses.replace(spec, run_id=f"{spec.run_id}-warm-up", checkpoint=checkpoint, warm_up=True)
-    _start(own_settings(spark), cold, lambda frame, _: frame.toArrow()).awaitTermination()
+    for tried in range(1, _TRIES + 1):
+        checkpoint = str(Path(spec.scratch) / f"warm-up-{tried}")
+        cold = dataclasses.replace(spec, run_id=f"{spec.run_id}-warm-up-{tried}", checkpoint=checkpoint, warm_up=True)
+        try:
+            _start(own_settings(spark), cold, lambda frame, _: frame.toArrow()).awaitTermination()
+        except StreamingQueryException as error:
+            if tried == _TRIES or _TOO_SLOW not in str(error):
+                raise
+        else:
+            return
 
 
 def _start(spark: SparkSession, spec: RunSpec, sink: Callable[[DataFrame, int], None], encoders: str | None = None) -> StreamingQuery:
