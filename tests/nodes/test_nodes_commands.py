@@ -171,6 +171,33 @@ def test_a_node_that_is_killed_again_and_again_is_given_up(files: list[str], tmp
     assert "began" in str(failed.value)
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_node_that_fails_is_tried_again_while_its_other_replica_works(
+    alone: bool, files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As if its disk were full, twice; then it finds its work done. `b` and `b.1` are one node's."""
+    arguments = NodesArguments(Path(files[0]), Path(files[2]), "deadline", 5.0, None, tmp_path / "state", None, "pack", None)
+    ends = {"b": iter((1, 1, 0)), "b.1": iter((1,)) if alone else iter(("import time; time.sleep(60)",))}
+
+    def start(self: Processes, name: str) -> None:
+        log, end = self._log(name), next(ends[name])
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text("No space left on device\n", encoding="utf-8")
+        code = end if isinstance(end, str) else f"raise SystemExit({end})"
+        self._running[name] = subprocess.Popen([sys.executable, "-c", code])
+
+    monkeypatch.setattr(Processes, "_start", start)
+    monkeypatch.setattr("kigen.cli.up._POLL_S", 0.01)
+    monkeypatch.setattr("kigen.cli.up._AGAIN_S", 0.5)
+    with Processes(arguments, {"b": ("b", 0), "b.1": ("b", 1)}) as processes:
+        if alone:
+            with pytest.raises(NodeFailed, match="No space left on device"):
+                processes.run(threading.Event(), lambda running: {"b": None})
+        else:
+            assert processes.run(threading.Event(), lambda running: {"b": None})
+            assert capsys.readouterr().err.count("b.1 works on; b is tried again") == 2
+
+
 def test_files_of_another_kind_of_standby(files: list[str], tmp_path: Path) -> None:
     nodes, _, parts = placed_parts(NodesArguments(Path(files[0]), Path(files[2]), "deadline", 5.0, None, None, None, "pack", None))
     (tmp_path / "state/b/live.3").mkdir(parents=True)

@@ -1,7 +1,8 @@
 """`kigen up`: every node of a placed app as a process here. Shows what they do, starts a killed one again, ends all in good order.
 
-Invariant: when it returns, none of its processes is left. A node that was killed is started again and goes on from its files; one that
-failed of itself, or is killed again and again, ends them all, with what it said last.
+Invariant: when it returns, none of its processes is left. A node that was killed is started again and goes on from its files, unless it is
+killed again and again; one that failed of itself ends them all, with what it said last, unless its other replica works on: then it is
+tried again after a while (its disk may be full, and have room again).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from kigen.placement.nodes_file import NodesFile
 
 _POLL_S = 0.5
 _PLAIN_EVERY_S = 5.0
+_AGAIN_S = 10.0
 _ENDING_S = 60.0
 _DEATHS, _WITHIN_S = 5, 60.0  # so many kills of one node in so short a time: it will not live the next time, either
 
@@ -72,6 +74,7 @@ class Processes:
         self._arguments, self._which = arguments, which
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._killed_at: dict[str, list[float]] = {}
+        self._again_at: dict[str, float] = {}  # failed, while their other replicas work
         self._go = arguments.state_dir / GO
 
     def __enter__(self) -> Processes:
@@ -105,14 +108,30 @@ class Processes:
                 if code < 0:
                     self._killed(name, signal.Signals(-code).name)
                 elif code:
-                    failure = NodeRefused if code == 2 else NodeFailed
-                    raise failure(f"node {name} ended with code {code}:\n{self._last_words(name)}")
+                    self._failed(name, code)
                 else:
                     self._end_others(name)
-            told = show(self._running)
+            self._try_again()
+            told = show({**self._running, **self._again_at})
             if not self._go.exists() and all(about is not None and about["state"] != "starting" for about in told.values()):
                 self._go.touch()
         return True
+
+    def _failed(self, name: str, code: int) -> None:
+        words = f"node {name} ended with code {code}:\n{self._last_words(name)}"
+        if code == 2:
+            raise NodeRefused(words)
+        others = [other for other in self._running if self._which[other][0] == self._which[name][0]]
+        if not others:
+            raise NodeFailed(words)
+        self._again_at[name] = time.monotonic() + _AGAIN_S
+        sys.stderr.write(f"{words}\n{others[0]} works on; {name} is tried again in {_AGAIN_S:g} s\n")
+
+    def _try_again(self) -> None:
+        for name, at in list(self._again_at.items()):
+            if time.monotonic() >= at:
+                del self._again_at[name]
+                self._start(name)
 
     def _killed(self, name: str, by: str) -> None:
         now = time.monotonic()
@@ -126,6 +145,7 @@ class Processes:
     def _end_others(self, done: str) -> None:
         """One of a node's replicas is done: all has been delivered, and the other is not needed any more."""
         node = self._which[done][0]
+        self._again_at = {name: at for name, at in self._again_at.items() if self._which[name][0] != node}
         for name, process in list(self._running.items()):
             if self._which[name][0] == node:
                 process.send_signal(signal.SIGTERM)
