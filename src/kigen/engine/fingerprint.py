@@ -25,7 +25,8 @@ class CheckpointMismatch(ValueError):
     """The checkpoint is of another app, or of another version: exit code 2."""
 
 
-def fingerprint(app: App, lifetime: str, draining: bool, output: str | None, version: str) -> dict[str, Any]:
+def fingerprint(app: App, lifetime: str, draining: bool, output: str | None, version: str, sliced: list[str]) -> dict[str, Any]:
+    """`sliced`: tasks whose slices run apart; their state is not that of tasks that run whole."""
     live = {stream.name for stream in app.streams if stream.source.name.lower() == "synthetic"} if not draining else set()
     return {
         "format": FORMAT,
@@ -34,6 +35,7 @@ def fingerprint(app: App, lifetime: str, draining: bool, output: str | None, ver
         "lifetime": lifetime,
         "output": output,
         "sharing": app.sharing,
+        "sliced": ", ".join(sliced) or None,
         "streams": {s.name: {**_parts(s), "live": _digest(s.name in live)} for s in app.streams},
         "queries": {q.name: _parts(q) for q in app.queries},
     }
@@ -94,6 +96,7 @@ def _changes(theirs: dict[str, Any], mine: dict[str, Any]) -> list[str]:
             ("lifetime", "--lifetime"),
             ("output", "--output"),
             ("sharing", "sharing of joins"),
+            ("sliced", "--policy, tasks that it runs slice by slice (mqt, mandf and admandf do, the others do not)"),
         )
         if theirs.get(key) != mine[key]
     ]

@@ -28,7 +28,7 @@ from kigen.spark.pipeline import Pipeline, warm_up
 from kigen.spark.results import results_sink
 from kigen.spark.session import gist, jvm_pid, log_path
 from kigen.spark.sink import BatchSink, Outputs
-from kigen.spark.spec import RunSpec
+from kigen.spark.spec import RunSpec, sliced_tasks
 
 _POLL_S = 0.02
 _CLOSING_S = 120.0  # for the last lines, after --duration
@@ -99,7 +99,8 @@ class Run:
         output = None if options.output is None else str(Path(options.output).absolute())
         self._checkpoint.mkdir(parents=True, exist_ok=True)
         self._owner.acquire()
-        mine = fingerprint(self.app, options.lifetime, options.drain, output, version("kigen"))
+        slices = sorted(sliced_tasks(self.app, options.scheduling[0], options.drain))
+        mine = fingerprint(self.app, options.lifetime, options.drain, output, version("kigen"), slices)
         check_or_write(self._checkpoint, mine)
         access = None if self._links is None else self._links.access
         self._spec = _spec(self.app, options, self._checkpoint, self._scratch, access)

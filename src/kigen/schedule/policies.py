@@ -37,6 +37,10 @@ class Settings:
     learning: bool = True  # the cost model follows what is measured
     overload: str = "product"  # what pack prefers when not everything can be done
     protected: float = PROTECTED_LOAD
+    beta: float = 0.05  # mandf: from which load on FIFO is in force; admandf: where it begins
+    period_us: float = 500_000.0  # how often they measure
+    ahead: float = 1.0  # how many periods ahead they look for what will be lost
+    length_us: float | None = None  # of a batch of slices; None: five fixed costs, within what the shortest deadline allows
     may_drop: bool = True  # False (--drain): nothing is dropped, FIRM or not
 
 

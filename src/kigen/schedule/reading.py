@@ -8,17 +8,23 @@ from kigen.schedule.adaptivity_controller import READINGS
 from kigen.schedule.pack import OVERLOAD_ORDERS
 from kigen.schedule.policies import POLICY_NAMES, PolicyError, Settings
 from kigen.schedule.priority_manager import RULES
+from kigen.schedule.slices.admission import ADMITTED_NAMES
+from kigen.schedule.slices.salvage import Salvage
 
 _UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 _WORDS = {"reading": READINGS, "rule": RULES, "overload": OVERLOAD_ORDERS}
-_NUMBERS = {"kp": float, "ki": float, "protected": float, "k": int}
-_TIMES = {"phi": "phi_us", "window": "window_us", "fixed": "fixed_us"}
+_NUMBERS = {"kp": float, "ki": float, "protected": float, "beta": float, "ahead": float, "k": int}
+_TIMES = {"phi": "phi_us", "window": "window_us", "fixed": "fixed_us", "period": "period_us", "length": "length_us"}
 
 
 def read_policy(text: str) -> tuple[str, Settings]:
     name, _, rest = text.partition(":")
-    if name not in POLICY_NAMES:
-        raise PolicyError(f"no policy '{name}': write one of {', '.join(POLICY_NAMES)}")
+    if name == Salvage.name:
+        raise PolicyError(
+            f"'{name}' runs in virtual time only (kigen reproduce admandf-p1): write one of {', '.join(ADMITTED_NAMES)} or fifo"
+        )
+    if name not in POLICY_NAMES + ADMITTED_NAMES:
+        raise PolicyError(f"no policy '{name}': write one of {', '.join(POLICY_NAMES + ADMITTED_NAMES)}")
     values: dict[str, object] = {}
     for part in filter(None, rest.split(",")):
         key, _, value = (piece.strip() for piece in part.partition("="))

@@ -9,20 +9,22 @@ Cost: a few `advance` calls a batch; nothing here touches tuples.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import count, takewhile
 from typing import Any
 
 from kigen.connectors import Range, Source
 from kigen.plan.tasks import Task
-from kigen.spark.queues import Cursors, Taken
+from kigen.spark.queues import Cursors, Taken, queue_of, task_of
 
 FORMAT = 3
 QUICK_US, SLOW_US = 1_000_000, 4_000_000  # a batch of logs is to take about this long
 SLICES = 4  # a batch is dealt to the streams in at least so many pieces: the finer, the closer they stay together
 
 # JSON: v, seq, started_us, admitted_us; logs: {stream: {pos, ts, ended}} and the ranges of the batch; queues: {task: {stream: {index,
-# progress, ended}}} and what each task takes in the batch: {task: {ranges, shed, dropped}}
+# progress, ended}}} and what each task takes in the batch: {task: {ranges, shed, dropped}}; a slice after the first is a task of its own
+# here (`queue_of`), which also says {absent, until_us}: whom it passes over, and how far it goes in time
 Offset = dict[str, Any]
 Live = tuple[dict[str, Cursors], dict[str, Taken]]  # where the tasks stand after the batch, and what they take in it
 
@@ -31,13 +33,14 @@ class OffsetFormatError(ValueError):
     """An offset of another Kigen."""
 
 
-def initial_offset(sources: dict[str, Source], tasks: Iterable[Task], started_us: int) -> Offset:
+def initial_offset(sources: dict[str, Source], tasks: Iterable[Task], started_us: int, slices: Mapping[str, int] | None = None) -> Offset:
+    """`slices`: of tasks whose slices run apart, how many."""
     logs = {name: {"pos": source.initial(), "ts": None, "ended": False} for name, source in sources.items() if not source.live}
     queues: dict[str, Any] = {}
     for task in tasks:
         live = [name for name in task.streams if sources[name].live]
-        if live:
-            queues[task.name] = {name: {"index": 0, "progress": None, "ended": False} for name in live}
+        for place in range((slices or {}).get(task.name, 1) if live else 0):
+            queues[queue_of(task.name, place)] = {name: {"index": 0, "progress": None, "ended": False} for name in live}
     clock = {"started_us": started_us, "admitted_us": started_us}
     return {"v": FORMAT, "seq": 0, **clock, "logs": logs, "ranges": [], "queues": queues, "taken": {}}
 
@@ -58,9 +61,16 @@ def batch_of(start: Offset, end: Offset, tasks: Iterable[Task]) -> dict[str, dic
     for task in tasks:
         mine = [piece for piece in end["ranges"] if piece["stream"] in task.streams]
         live = end["taken"].get(task.name, {"ranges": [], "shed": {}, "dropped": {}})
-        if mine or live["ranges"]:
-            batch[task.name] = {**live, "ranges": mine + live["ranges"]}
+        later = _later(end["taken"], task.name)
+        if mine or live["ranges"] or later:
+            batch[task.name] = {**live, "ranges": mine + live["ranges"], **({"slices": later} if later else {})}
     return batch
+
+
+def _later(taken: dict[str, Any], task: str) -> list[dict[str, Any]]:
+    """What the slices after the first do, in their order."""
+    queues = takewhile(taken.__contains__, (queue_of(task, place) for place in count(1)))
+    return [taken[queue] for queue in queues]
 
 
 def log_budget(start: Offset, batch_rows: int, largest_rows: int, now_us: int, shortest_us: int | None = None) -> int:
@@ -87,14 +97,7 @@ def next_offset(
     )
     if not ranges and not got:
         return start
-    taken = {
-        task: {
-            "ranges": [piece.to_json() for piece in mine.ranges],
-            "shed": {s: list(passed) for s, passed in mine.shed.items()},
-            "dropped": mine.dropped,
-        }
-        for task, mine in got.items()
-    }
+    taken = {queue: mine.to_json(later=task_of(queue) != queue) for queue, mine in got.items()}
     changed = {"logs": states, "ranges": [piece.to_json() for piece in ranges], "queues": queues, "taken": taken}
     return {**start, "seq": start["seq"] + 1, "admitted_us": now_us, **changed}
 

@@ -13,6 +13,17 @@ import pyarrow.compute as pc
 from kigen.connectors import Range, Rows
 from kigen.connectors.base import Times
 
+_SLOT_US, _LONG_SLOT_US, _LONG_US = 1_000, 10_000, 10_000_000
+
+
+def slotted(times: Times) -> list[tuple[int, int]]:
+    """(arrival, tuples), in slots."""
+    if not len(times):
+        return []
+    slot = _LONG_SLOT_US if times.max() - times.min() > _LONG_US else _SLOT_US
+    slots, counts = np.unique(times // slot, return_counts=True)
+    return list(zip((slots * slot).tolist(), counts.tolist(), strict=True))
+
 
 class Arrived:
     def __init__(self, read: list[tuple[Range, Rows]], admitted_us: int) -> None:

@@ -22,6 +22,10 @@ LEAST_WEIGHT = 1_000_000  # and always this much: about half a second
 STEP_WEIGHT = 50_000  # replaying one step costs about as much as this many tuples; it also bounds the manifest's length
 
 
+Ranges = list[dict[str, Any]]
+Reference = tuple[int, Ranges] | tuple[int, Ranges, Ranges]  # a step's number, its ranges, and where slices run apart what those do
+
+
 class ManifestFormatError(ValueError):
     """State of another Kigen."""
 
@@ -31,7 +35,7 @@ class Manifest:
     seq: int = 0
     snapshot: bytes | None = None  # inline
     chunk: str | None = None  # or the file's name
-    references: list[tuple[int, list[dict[str, Any]]]] = field(default_factory=list)  # of each step since: its number, its ranges
+    references: list[Reference] = field(default_factory=list)  # of each step since
     base: int = 0  # the step that the snapshot was taken after
     weight: int = 0  # of the references
 
@@ -50,15 +54,15 @@ class Manifest:
         body = {"v": FORMAT, "chunk": self.chunk, "references": self.references, "base": self.base, "weight": self.weight}
         return self.seq, json.dumps(body), self.snapshot
 
-    def applied(self, seq: int, ranges: list[dict[str, Any]], rows: int) -> None:
+    def applied(self, seq: int, ranges: Ranges, rows: int, slices: Ranges | None = None) -> None:
         self.seq = seq
-        self.references.append((seq, ranges))
+        self.references.append((seq, ranges) if slices is None else (seq, ranges, slices))
         self.weight += rows + STEP_WEIGHT
 
-    def oldest(self, ranges: list[dict[str, Any]]) -> dict[str, int]:
+    def oldest(self, ranges: Ranges) -> dict[str, int]:
         """Of each stream that is read by number: the first tuple that a replay of the next step, with these ranges, would ask for."""
         found: dict[str, int] = {}
-        for piece in [*(piece for _, before in self.references for piece in before), *ranges]:
+        for piece in [*(piece for before in self.references for piece in before[1]), *ranges]:
             if "index" in piece["start"]:
                 found.setdefault(piece["stream"], int(piece["start"]["index"]))
         return found

@@ -101,7 +101,8 @@ class Metrics:
             if counts is None:
                 continue
             shed = sum(note["shed"].get(s, 0) for s in query.streams)
-            dropped = sum(note["dropped"].get(s, 0) for s in query.streams)
+            later = note.get("later", {}).get(query.name)
+            dropped = sum(note["dropped"].get(s, 0) for s in query.streams) if later is None else later["dropped"]
             mine.arrived += counts["in"] + shed + dropped
             mine.shed += shed
             mine.dropped += dropped
@@ -113,7 +114,8 @@ class Metrics:
         for query in app.queries:
             if query.name not in note["counts"]:
                 continue
-            arrivals = [pair for s in query.streams for pair in note["arrivals"].get(s, ())]
+            later = note.get("later", {}).get(query.name)  # of a slice after the first: what it ran on
+            arrivals = [pair for s in query.streams for pair in note["arrivals"].get(s, ())] if later is None else later["arrivals"]
             if not arrivals:
                 continue
             mine = self.queries[query.name]

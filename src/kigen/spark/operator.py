@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import numpy as np
 import pandas as pd
 
 from kigen.connectors import InputError, Range, Rows
 from kigen.lifetimes import EvaluationError, StreamInput
 from kigen.lifetimes.runtime import Give
 from kigen.spark import blocks, faults
-from kigen.spark.arrived import Arrived
+from kigen.spark.arrived import Arrived, slotted
 from kigen.spark.blocks import Spool
 from kigen.spark.experiments import burn
+from kigen.spark.later_slices import LaterSlices, moves_of
 from kigen.spark.letting_go import let_go, sink_of_shed
 from kigen.spark.manifest import Manifest
 from kigen.spark.outbox import Encoders, Outbox, decode_encoders
@@ -35,7 +35,6 @@ Key = tuple[str, int]
 Out = tuple[str, int, str | None, str, bytes | None, str | None]
 
 _LIVE: dict[tuple[str, str, int], tuple[int, Any]] = {}  # (run, task, bucket) -> (seq, kernel)
-_SLOT_US, _LONG_SLOT_US, _LONG_US = 1_000, 10_000, 10_000_000
 
 
 def run_group(
@@ -76,9 +75,9 @@ def _kernel(spec: RunSpec, task: str, bucket: int, manifest: Manifest, reading: 
         snapshot = manifest.load_snapshot(Path(spec.checkpoint) / "chunks")
         if snapshot is not None:
             kernel.restore(snapshot)
-    for seq, ranges in manifest.references:
-        if seq > at:
-            kernel.step(_inputs(reading.ranges(ranges)))  # its results were given out when it first ran
+    for seq, ranges, *slices in manifest.references:
+        if seq > at:  # its results were given out when it first ran
+            kernel.step(_inputs(reading.ranges(ranges)), None, *(moves_of(later) for later in slices))
     return kernel
 
 
@@ -94,13 +93,15 @@ def _step(
 ) -> Iterator[Out]:
     read, outbox = reading.ranges(payload["ranges"]), Outbox(Spool(spec.checkpoint), encoders, spec.inline_bytes)
     kept = manifest.oldest(payload["ranges"])
+    later = LaterSlices(payload["slices"], reading) if "slices" in payload else None
     try:
-        result = kernel.step(_inputs(read), _giving(spec, outbox, read, payload["admitted_us"]))
+        giving = _giving(spec, outbox, read, payload["admitted_us"])
+        result = kernel.step(_inputs(read), giving) if later is None else kernel.step(_inputs(read), giving, later.moves)
     except BaseException:
         outbox.abandon()
         raise
     burn(spec, result.counts)
-    manifest.applied(seq, payload["ranges"], sum(rows.table.num_rows for _, rows in read))
+    manifest.applied(seq, payload["ranges"], sum(rows.table.num_rows for _, rows in read), None if later is None else later.reference)
     shed, gone = let_go(spec, task, read, payload["shed"], reading)
     dropped = payload["dropped"]
     for stream, table in gone.items():
@@ -119,6 +120,7 @@ def _step(
         "done_us": time.time_ns() // 1000,
         "arrivals": _arrivals(read, payload["admitted_us"]),
         "kept": kept,
+        "later": {} if later is None else later.note(spec.slices[task].queries[1:]),
     }
     yield task, seq, None, "step", None, json.dumps(note)
 
@@ -170,10 +172,7 @@ def _arrivals(read: list[tuple[Range, Rows]], admitted_us: int) -> dict[str, lis
         if rows.arrivals_us is None:
             found.append((admitted_us, rows.table.num_rows))
             continue
-        times = rows.arrivals_us
-        slot = _LONG_SLOT_US if times.max() - times.min() > _LONG_US else _SLOT_US
-        slots, counts = np.unique(times // slot, return_counts=True)
-        found += zip((slots * slot).tolist(), counts.tolist(), strict=True)
+        found += slotted(rows.arrivals_us)
     return arrivals
 
 

@@ -7,17 +7,29 @@ Cost: two numbers a waiting tuple and stream, whatever the number of tasks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from kigen.connectors import LiveSource, Range
 from kigen.connectors.base import Times
+from kigen.lifetimes.blocks import FOREVER
 from kigen.spark.shedding import Shedding, kept_arrivals
 
 _NONE = np.zeros(0, np.int64)
 Cursors = dict[str, dict[str, Any]]  # stream -> {index, progress, ended}
+Admit = int | dict[str, int]  # so many of the oldest tuples of all streams, or of each stream
+_SLICE = " slice "
+
+
+def queue_of(task: str, place: int) -> str:
+    """The name of a task's queue; where slices run apart, each slice after the first has a queue of its own."""
+    return f"{task}{_SLICE}{place + 1}" if place else task
+
+
+def task_of(queue: str) -> str:
+    return queue.partition(_SLICE)[0]
 
 
 class Arrivals:
@@ -76,6 +88,17 @@ class Taken:
     shed: dict[str, tuple[int, int]]  # from which number to which
     dropped: dict[str, int]  # of those, how many had no room in the stream's BUFFER
     arrivals: Times  # of the tuples that it reads
+    absent: dict[str, tuple[int, int]] = field(default_factory=dict)  # when the first and the last of those dropped arrived
+    until_us: int | None = None  # up to when it knows its streams; FOREVER at their end
+
+    def to_json(self, later: bool = False) -> dict[str, Any]:
+        """`later`: of a slice after the first, which reads nothing itself, but is told how far to go."""
+        body: dict[str, Any] = {
+            "ranges": [piece.to_json() for piece in self.ranges],
+            "shed": {s: list(passed) for s, passed in self.shed.items()},
+            "dropped": self.dropped,
+        }
+        return body | {"absent": {s: list(span) for s, span in self.absent.items()}, "until_us": self.until_us} if later else body
 
 
 class TaskQueue:
@@ -95,6 +118,12 @@ class TaskQueue:
 
     def waiting(self, stream: str) -> int:
         return next(len(a.numbers) - a.place(self._cursors[stream]["index"]) for a in self._arrivals if a.name == stream)
+
+    def whole_instants(self, stream: str, first: int, count: int) -> int:
+        """At least `count` tuples after the first `first` that wait: as many more as arrived at the same instant as the last."""
+        arrivals = next(a for a in self._arrivals if a.name == stream)
+        begin = arrivals.place(self._cursors[stream]["index"]) + first
+        return int(arrivals.times.searchsorted(arrivals.times[begin + count - 1], side="right")) - begin
 
     @property
     def over(self) -> bool:
@@ -117,12 +146,14 @@ class TaskQueue:
     def _open(self) -> list[Arrivals]:
         return [a for a in self._arrivals if not self._cursors[a.name]["ended"]]
 
-    def take(self, shed: int, admit: int, closing: bool = False, evicted: dict[str, int] | None = None) -> Taken:
+    def take(self, shed: int, admit: Admit, closing: bool = False, evicted: dict[str, int] | None = None) -> Taken:
         """Pass over the oldest tuples, `evicted` of each stream and then `shed` of all, read the next `admit`, and advance time on every
         stream of the task."""
         starts = [a.place(self._cursors[a.name]["index"]) for a in self._arrivals]
-        places = [place + (evicted or {}).get(a.name, 0) for a, place in zip(self._arrivals, starts, strict=True)]
-        middles, ends = self._split(places, shed), self._split(places, shed + admit)
+        dropped = {name: count for name, count in (evicted or {}).items() if count}
+        places = [place + dropped.get(a.name, 0) for a, place in zip(self._arrivals, starts, strict=True)]
+        absent = {a.name: (int(a.times[s]), int(a.times[p - 1])) for a, s, p in zip(self._arrivals, starts, places, strict=True) if p > s}
+        middles, ends = self._split(places, shed), self._ends(places, shed, admit)
         ranges, gone, times = [], {}, []
         for a, place, middle, end in zip(self._arrivals, starts, middles, ends, strict=True):
             state = self._cursors[a.name]
@@ -136,7 +167,17 @@ class TaskQueue:
                 gone[a.name] = state["index"], first
             state.update(index=last, progress=a.progress_us(end), ended=ended)
             ranges.append(a.source.piece(a.name, first, last, state["progress"], ended))
-        return Taken(ranges, gone, dict(evicted or {}), times[0] if len(times) == 1 else np.concatenate(times) if times else _NONE)
+        together = times[0] if len(times) == 1 else np.concatenate(times) if times else _NONE
+        return Taken(ranges, gone, dropped, together, absent)
+
+    def until_us(self, lateness_us: dict[str, int]) -> int | None:
+        """The time of whoever stands here; FOREVER at the end of all streams, None before any is known."""
+        return FOREVER if self.over else self.reached_us(lateness_us)
+
+    def _ends(self, places: list[int], shed: int, admit: Admit) -> list[int]:
+        if isinstance(admit, int):
+            return self._split(places, shed + admit)
+        return [place + admit.get(a.name, 0) for a, place in zip(self._arrivals, places, strict=True)]
 
     def _split(self, places: list[int], count: int) -> list[int]:
         """Where each stream stands after the `count` oldest tuples; at one instant, streams in their order."""

@@ -16,9 +16,11 @@ from pyspark.sql.datasource import SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from kigen.connectors import LiveSource, Source
+from kigen.schedule.slices import ADMITTED_NAMES
 from kigen.spark.admission import Live, Offset, batch_of, check_format, initial_offset, log_budget, next_offset
 from kigen.spark.scheduling import Scheduling
 from kigen.spark.scratch import Scratch
+from kigen.spark.slice_scheduling import SliceScheduling
 from kigen.spark.spec import RunSpec
 
 _TELL_US = 200_000  # how often the command hears what waits
@@ -42,7 +44,8 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
         """Live streams begin here: Spark is up, and the first batch comes next."""
         with self._scratch.telling_errors():
             started_us = _now_us()
-            return initial_offset(self._open(started_us), self._spec.tasks, started_us)
+            counts = {task: len(slices.queries) for task, slices in self._spec.slices.items()}
+            return initial_offset(self._open(started_us), self._spec.tasks, started_us, counts)
 
     def read(self, start: Offset) -> tuple[Iterator[Row], Offset]:
         with self._scratch.telling_errors():
@@ -68,9 +71,11 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
             sources = {n: s for n, s in self._open(start["started_us"]).items() if isinstance(s, LiveSource) and s.live}
             spec, costs = self._spec, Path(self._spec.checkpoint) / "costs.json"
             tick = None if spec.links is None else spec.tick_us
-            self._scheduling = Scheduling(
-                spec.app, spec.tasks, sources, queues, (spec.policy, spec.settings), spec.largest_rows, costs, tick
-            )
+            policy, at_most = (spec.policy, spec.settings), spec.largest_rows
+            if spec.policy in ADMITTED_NAMES:
+                self._scheduling = SliceScheduling(spec.app, spec.tasks, sources, queues, policy, at_most, spec.slices, costs, tick)
+            else:
+                self._scheduling = Scheduling(spec.app, spec.tasks, sources, queues, policy, at_most, costs, tick)
         committed = self._scratch.committed()
         self._scheduling.completed(start["seq"], now_us, committed)
         return queues, self._scheduling.next(start["seq"] + 1, now_us, queues, committed, closing)

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from kigen.connectors import LiveSource, Range, Rows, Source
-from kigen.spark.shedding import Shedding
+from kigen.connectors.base import Times
+from kigen.spark.shedding import Shedding, kept_arrivals
 from kigen.spark.spec import RunSpec
 
 _KEPT_ROWS, _KEPT_RANGES = 2_000_000, 64
@@ -40,6 +41,14 @@ class Reading:
             while len(_READ) > 1 and (len(_READ) > _KEPT_RANGES or sum(rows.table.num_rows for rows in _READ.values()) > _KEPT_ROWS):
                 _READ.popitem(last=False)
         return _READ[key]
+
+    def arrivals_us(self, stream: str, first: int, end: int) -> Times:
+        """When the tuples of a range came; those that SHED lets go are left out."""
+        source = self._source(stream)
+        assert isinstance(source, LiveSource)
+        declared, key = self._spec.app.stream(stream), (self._spec.run_id, stream)
+        shedding = None if declared.shed is None else _SHEDDING.setdefault(key, Shedding(declared, source))
+        return kept_arrivals(source, shedding, first, end)[1]
 
     def shed_of(self, stream: str, first: int, end: int) -> pa.Table | None:
         """Of a range that a task passes over: what SHED lets go of it. What the task itself gives up is not in it."""

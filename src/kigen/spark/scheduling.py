@@ -19,7 +19,7 @@ from kigen.connectors.base import Times
 from kigen.plan.nodes import App
 from kigen.plan.tasks import Task
 from kigen.schedule import Completion, Policy, ScheduledTask, Settings, make_policy
-from kigen.spark.queues import Arrivals, Cursors, Taken, TaskQueue
+from kigen.spark.queues import Admit, Arrivals, Cursors, Taken, TaskQueue, task_of
 from kigen.spark.scratch import Committed, replace
 from kigen.spark.shedding import Shedding
 
@@ -51,8 +51,7 @@ class Scheduling:
     ) -> None:
         self._tasks = [task for task in tasks if task.name in queues]
         self._lateness_us = {stream.name: stream.lateness_us for stream in app.streams}
-        name, settings = policy
-        self.policy: Policy = make_policy(name, [scheduled(task) for task in self._tasks], settings)
+        self._start(app, *policy, queues)
         self._costs_file, self._at_most = costs, at_most
         self._tick_us = tick_us
         self._tells = {task.name for task in self._tasks if any(query.sent for query in task.queries)}
@@ -70,6 +69,9 @@ class Scheduling:
         self._running: tuple[int, int, list[tuple[int, int]], list[Times]] | None = None  # seq, admitted at, grants, arrivals
         self._closed_at_us: int | None = None
         self._batches = 0
+
+    def _start(self, app: App, name: str, settings: Settings, queues: dict[str, Cursors]) -> None:
+        self.policy: Policy = make_policy(name, [scheduled(task) for task in self._tasks], settings)
 
     @property
     def _cost_model(self) -> Any:
@@ -113,14 +115,17 @@ class Scheduling:
         finished_us = committed.at_us if committed.seq == seq else now_us
         missed = 0
         for (index, _), times in zip(grants, arrivals, strict=True):
-            deadline_us = self.policy.tasks[index].deadline_us
+            deadline_us = self._tasks[index].deadline_us
             if deadline_us is not None:
                 missed += int(times.searchsorted(finished_us - deadline_us))
         if grants:
-            self.policy.completed(Completion(float(finished_us), float(now_us - admitted_us), grants, missed))
+            self._learn(Completion(float(finished_us), float(now_us - admitted_us), grants, missed))
         self._batches += 1
         if self._costs_file is not None and self._batches % _SAVE_EVERY == 1:
             replace(self._costs_file, json.dumps(self._cost_model.to_json()).encode())
+
+    def _learn(self, done: Completion) -> None:
+        self.policy.completed(done)
 
     # --- decisions -------------------------------------------------------------------------------------------------
 
@@ -130,28 +135,39 @@ class Scheduling:
             self._closed_at_us = now_us
         self.arrived(now_us if self._closed_at_us is None else self._closed_at_us, queues)
         self._evict(queues)
-        decision = self.policy.next(float(now_us))
-        for index, count in decision.shed:
-            self._shed[index] += count
-        grants = dict(decision.admit)
+        grants = self._decide(now_us)
         ended = {name for name, arrivals in self._arrivals.items() if arrivals.ended(arrivals.known)}
-        due = [i for i in range(len(self._tasks)) if i in grants or self._is_due(i, queues, committed, ended)]
+        due = self._together([i for i in range(len(self._tasks)) if i in grants or self._is_due(i, queues, committed, ended)])
         taken: dict[str, Taken] = {}
         times: list[Times] = []
         for index in due:
             name = self._tasks[index].name
             queue = TaskQueue(queues[name], self._arrivals)
             shed, admit = self._shed[index], grants.get(index, 0)
-            last = closing and len(queue) == self._gone(index) + admit
-            taken[name] = queue.take(shed, admit, last, self._evicted[index])
+            last = closing and len(queue) == self._gone(index) + _count(admit)
+            taken[name] = self._told(queue.take(shed, admit, last, self._evicted[index]), queue)
             self._shed[index], self._evicted[index] = 0, {}
             if index in grants:
                 times.append(taken[name].arrivals if len(queues[name]) == 1 else np.sort(taken[name].arrivals))
         if taken:
-            self._running = seq, now_us, [(i, grants[i]) for i in due if i in grants], times
+            self._running = seq, now_us, [(i, _count(grants[i])) for i in due if i in grants], times
             for stream, arrivals in self._arrivals.items():
                 if len(arrivals.numbers) > _FORGOTTEN:
                     arrivals.forget_before(self._earliest(stream, queues))
+        return taken
+
+    def _decide(self, now_us: int) -> dict[int, Admit]:
+        decision = self.policy.next(float(now_us))
+        for index, count in decision.shed:
+            self._shed[index] += count
+        return dict(decision.admit)
+
+    def _together(self, due: list[int]) -> list[int]:
+        """Those that must be in a batch if these are."""
+        return due
+
+    def _told(self, taken: Taken, queue: TaskQueue) -> Taken:
+        """With what else the task has to know."""
         return taken
 
     def _evict(self, queues: dict[str, Cursors]) -> None:
@@ -176,7 +192,7 @@ class Scheduling:
     def _is_due(self, index: int, queues: dict[str, Cursors], committed: Committed, ended: set[str]) -> bool:
         """A task that gets no tuples runs all the same when a known death has passed, or when its streams have ended."""
         name = self._tasks[index].name
-        event_us, ending = committed.next_events_us.get(name), self._closed_at_us is not None or not ended.isdisjoint(queues[name])
+        event_us, ending = committed.next_events_us.get(task_of(name)), self._closed_at_us is not None or not ended.isdisjoint(queues[name])
         tells = self._tick_us is not None and name in self._tells
         marked = any(self._arrivals[stream].source.marked for stream in queues[name])
         if event_us is None and not ending and not tells and not marked:
@@ -201,3 +217,7 @@ class Scheduling:
         """For the command: what waits, what the policy thinks, what things cost."""
         waiting = {task.name: self.policy.pending(i) for i, task in enumerate(self._tasks)}
         return {**self.policy.report(), "waiting": waiting}
+
+
+def _count(admit: Admit) -> int:
+    return admit if isinstance(admit, int) else sum(admit.values())

@@ -14,12 +14,15 @@ from typing import Any
 
 from kigen.connectors import Source, open_source
 from kigen.plan.nodes import LINK, App
+from kigen.plan.slices import JoinSlices, join_slices, why_whole
 from kigen.plan.tasks import Task, extract_tasks
 from kigen.schedule import DEFAULT_POLICY, Settings
+from kigen.schedule.slices import ADMITTED_NAMES
 from kigen.spark.buckets import bucket_of
 from kigen.spark.link_source import Access, LinkSource
 
 BATCH_ROWS = 500_000
+SLICED_RUNTIME = "kigen.lifetimes.sliced_runtime:SlicedRuntime"
 INLINE_BYTES = 64 << 10  # a kernel snapshot up to this size lies in the state itself, a larger one in a file
 
 
@@ -64,6 +67,11 @@ class RunSpec:
     def tasks(self) -> tuple[Task, ...]:
         return extract_tasks(self.app)
 
+    @cached_property
+    def slices(self) -> dict[str, JoinSlices]:
+        """Of the tasks whose slices run apart."""
+        return sliced_tasks(self.app, self.policy, self.draining)
+
     def bucket(self, task: str) -> int:
         return bucket_of(task, next(i for i, t in enumerate(self.tasks) if t.name == task))
 
@@ -81,6 +89,20 @@ class RunSpec:
         return {stream.name: self.source(stream.name, started_us) for stream in self.app.streams if stream.name in used}
 
     def task_runtime(self, task: str) -> Any:
-        module, _, name = self.runtime.partition(":")
+        module, _, name = (SLICED_RUNTIME if task in self.slices else self.runtime).partition(":")
         factory = getattr(importlib.import_module(module), name)
         return factory(next(t for t in self.tasks if t.name == task), self.app, self.lifetime)
+
+
+def sliced_tasks(app: App, policy: str, draining: bool) -> dict[str, JoinSlices]:
+    """Tasks whose shared join runs slice by slice: under a policy over slices, where the plan allows it, and where tuples wait in the
+    order of their timestamps, so that what a slice passes over can be told by time. A log waits for whoever reads it: nothing to order."""
+    if policy not in ADMITTED_NAMES or draining or app.replicated:
+        return {}
+    found = {}
+    for task in extract_tasks(app):
+        streams = [app.stream(name) for name in task.streams]
+        waits = all(s.source.name.lower() == "synthetic" and s.timestamp is None for s in streams)
+        if waits and why_whole(task) is None and not any(query.sent for query in task.queries):
+            (found[task.name],) = join_slices(task)
+    return found

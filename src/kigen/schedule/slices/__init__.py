@@ -1,5 +1,6 @@
 """Shared window joins: which slices of which tuples run next. Pure: arrivals and evictions in, units of work out."""
 
+from kigen.schedule.slices.admission import ADMITTED_NAMES, SliceAdmission, SlicedTask
 from kigen.schedule.slices.events import SlicePolicy, Unit
 from kigen.schedule.slices.mandf import AdMandF, MandF
 from kigen.schedule.slices.orders import Fifo, Mqt
@@ -7,6 +8,7 @@ from kigen.schedule.slices.policies import DEFAULT_SLICE_POLICY, SLICE_POLICY_NA
 from kigen.schedule.slices.salvage import Salvage
 
 __all__ = [
+    "ADMITTED_NAMES",
     "DEFAULT_SLICE_POLICY",
     "SLICE_POLICY_NAMES",
     "AdMandF",
@@ -14,8 +16,10 @@ __all__ = [
     "MandF",
     "Mqt",
     "Salvage",
+    "SliceAdmission",
     "SlicePolicy",
     "SlicePolicyError",
+    "SlicedTask",
     "Unit",
     "make_slice_policy",
 ]

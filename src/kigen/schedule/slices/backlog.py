@@ -78,6 +78,13 @@ class Backlog:
             self._forget(stream)
         return lost
 
+    def done(self, stream: int) -> int:
+        """How many of a stream's oldest tuples have run all slices."""
+        lane, place = self.lanes[stream], self.lanes[stream].head
+        while place < len(lane.ids) and self._levels[lane.ids[place] - self._base] == self.queries:
+            place += 1
+        return lane.ends[place - 1] - lane.first if place > lane.head else 0
+
     def oldest(self) -> int | None:
         """The oldest range that is not done."""
         index = max(self._oldest - self._base, 0)

@@ -52,14 +52,16 @@ class SlicePolicy(ABC):
                 dropped[query] += tuples
         return dropped
 
-    def next(self, now_us: float, budget: float = 0.0) -> list[Unit]:
-        """Units of at most `budget` work together; one slice of one range if that is more. Empty if nothing waits."""
+    def next(self, now_us: float, budget: float = 0.0, costs: Sequence[float] | None = None) -> list[Unit]:
+        """Units of at most `budget` work together; one slice of one range if that is more. Empty if nothing waits. `costs` are what the
+        slices of a tuple count as work here, if not their window lengths; the order does not depend on them."""
+        costs = self.hull.work if costs is None else costs
         self.measure(now_us)
         units: list[Unit] = []
         while (id := self.pick()) is not None:
             level = self.backlog.level(id)
             stream, first, count = self.backlog.where(id)
-            work = count * self.hull.work[level]
+            work = count * costs[level]
             if units and work > budget:
                 break
             budget -= work
