@@ -107,8 +107,8 @@ def _overhead(axis: Any, cells: list[dict[str, Any]]) -> None:
             label = f"{cell['compress']}, copies, {what}"
             axis.plot(labels.index("passive"), 100 * cell["overhead"][what], mark, color=_CODECS[cell["compress"]], label=label)
     axis.set_title("overhead, % of the bytes on up -> mid -> down", loc="left", fontsize=10)
-    axis.set_ylim(0, None)
-    axis.legend(frameon=False, fontsize=8)
+    axis.set_ylim(0, 1.45 * max(100 * cell["overhead"][what] for cell in cells for what in ("payload", "wire")) + 1)
+    axis.legend(frameon=False, fontsize=8, ncols=3, loc="upper left")
     _names(axis, labels)
 
 
