@@ -56,6 +56,33 @@ def test_json_tells_slices_groups_and_weights() -> None:
     ]
     assert by_range["groups"][0] == {"slices": [1, 2], "weight": pytest.approx(0.2)}
     assert (by_rows["windows"], by_rows["order"]) == ("rows", "1,2")
+    assert (by_range["together"], by_rows["together"]) == ("its windows do not hold one another", "its windows are ROWS")
+
+
+PAIR = "FROM a [RANGE {0} SECONDS], b [RANGE {0} SECONDS] WHERE a.k = b.k"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, None),
+        ({"a.k, b.k AS m": "COUNT(*) AS n"}, None),  # what else it reads are windows on the same streams
+        ({"RANGE 5 SECONDS": "ROWS 5", "RANGE 9 SECONDS": "ROWS 9"}, "its windows are ROWS"),
+        ({"a [RANGE 9 SECONDS]": "a [RANGE 2 SECONDS]"}, "its windows do not hold one another"),
+        ({"a [RANGE 5 SECONDS], b [RANGE 5": "a [RANGE 9 SECONDS], b [RANGE 5"}, "all its windows reach as far"),
+        ({"CREATE QUERY q1": "CREATE QUERY q2 AS SELECT * FROM q0 UNION ALL SELECT * FROM q1; CREATE QUERY q1"}, "a query of the task"),
+        ({"k BIGINT)": "k BIGINT, t TIMESTAMP) TIMESTAMP BY t"}, "with TIMESTAMP BY"),
+        ({"synthetic (rate = 1, k = 'sequence')": "csv (path = 'x')", "k BIGINT)": "k BIGINT, t TIMESTAMP) TIMESTAMP BY t"}, "files and"),
+    ],
+)
+def test_whether_slices_can_run_apart(changes: dict[str, str], why: str | None) -> None:
+    streams = "".join(f"CREATE STREAM {s} (k BIGINT) FROM synthetic (rate = 1, k = 'sequence');" for s in "ab")
+    text = streams + "".join(f"CREATE QUERY q{i} AS SELECT a.k, b.k AS m {PAIR.format(w)};" for i, w in enumerate((5, 9)))
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    (join,) = json.loads(explain(bind(text), "json"))["shared_joins"]
+    assert join["together"] is None if why is None else join["together"].startswith(why)
+    assert ("slices run one after the other under --policy mqt" in explain(bind(text))) is (why is None)
 
 
 def test_mermaid_declares_what_it_draws(app: App) -> None:

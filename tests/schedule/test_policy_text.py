@@ -18,6 +18,12 @@ def test_settings_follow_a_colon() -> None:
     assert (settings.window_us, settings.fixed_us, settings.rule) == (2_000_000.0, 90_000.0, "muf")
 
 
+def test_policies_over_slices_have_settings_of_their_own() -> None:
+    name, settings = read_policy("admandf:beta=0.1,ahead=400,period=1s,length=800ms")
+    assert name == "admandf"
+    assert (settings.beta, settings.ahead, settings.period_us, settings.length_us) == (0.1, 400.0, 1_000_000.0, 800_000.0)
+
+
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
@@ -29,6 +35,9 @@ def test_settings_follow_a_colon() -> None:
         ("ats:k=0", "k must be 1 or more"),
         ("ats:reading=tea", "no reading 'tea': write one of"),
         ("pack:overload", "no overload ''"),
+        ("salvage", "'salvage' runs in virtual time only .*: write one of mqt, mandf, admandf or fifo"),
+        ("mandf:beta=-1", "beta must be 0 or more"),
+        ("mqt:length=soon", "length must be a time such as 100ms"),
     ],
 )
 def test_what_cannot_be_says_what_to_write(text: str, hint: str) -> None:

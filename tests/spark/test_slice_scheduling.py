@@ -20,6 +20,8 @@ import pyarrow as pa
 import pytest
 
 from kigen.connectors import LiveSource
+from kigen.engine import Engine
+from kigen.engine.fingerprint import CheckpointMismatch
 from kigen.lifetimes import StreamInput, TaskRuntime
 from kigen.plan import bind
 from kigen.plan.tasks import extract_tasks
@@ -276,3 +278,14 @@ def test_which_tasks_run_slice_by_slice(change: tuple[str, str], sliced: bool, t
     assert bool(spec.slices) is sliced
     assert not RunSpec(spec.app, "r", str(tmp_path), str(tmp_path), draining=True, policy="mqt").slices
     assert not RunSpec(spec.app, "r", str(tmp_path), str(tmp_path), draining=False, policy="fifo").slices
+
+
+def test_a_checkpoint_of_slices_is_not_one_of_whole_tasks(tmp_path: Path) -> None:
+    """The state differs: another policy of the same kind goes on from it, the others say what to do."""
+    file, checkpoint = tmp_path / "app.cql", str(tmp_path / "checkpoint")
+    file.write_text(app_text(), encoding="utf-8")
+    engine = Engine()
+    for policy in ("mqt", "admandf"):
+        engine.prepare(file, drain=False, checkpoint=checkpoint, policy=policy).stop()
+    with pytest.raises(CheckpointMismatch, match=r"slice by slice .*: task0 there, None here"):
+        engine.prepare(file, drain=False, checkpoint=checkpoint, policy="fifo")

@@ -51,7 +51,9 @@ AppFile = Annotated[
 
 POLICY_HELP = (
     "What of live streams goes into the next micro-batch: pack (capped micro-batches of many queries, urgent ones first), all (everything, "
-    "as plain Spark does), fifo, edf, taat, bts, bts1, ats, ats1. Settings follow a colon: ats:kp=1,ki=10,phi=100ms."
+    "as plain Spark does), fifo, edf, taat, bts, bts1, ats, ats1. Over the slices of shared joins: mqt (those that answer most queries for "
+    "their work first), mandf, admandf (mqt, but fifo while much is about to be lost to BUFFER). Settings follow a colon: "
+    "ats:kp=1,ki=10,phi=100ms, mandf:beta=0.1, admandf:ahead=400, mqt:length=500ms."
 )
 
 

@@ -78,7 +78,7 @@ def _text(app: App) -> str:
     shown: set[Node] = set()
     for task in extract_tasks(app):
         lines += ["", _task_line(task)]
-        notes = slice_lines(task)
+        notes = slice_lines(task, app)
         for query in task.queries:
             lines += [f"  query {_query_line(query)}", *_tree(query.root, marks, notes, shown, "    ", "    ")]
     return "\n".join(lines) + "\n"
@@ -161,7 +161,7 @@ def _json(app: App) -> dict[str, Any]:
             {"name": t.name, "queries": [q.name for q in t.queries], "streams": list(t.streams), "deadline_us": t.deadline_us}
             for t in tasks
         ],
-        "shared_joins": [{"task": t.name, "node": ids[join], **told} for t in tasks for join, told in slices_json(t)],
+        "shared_joins": [{"task": t.name, "node": ids[join], **told} for t in tasks for join, told in slices_json(t, app)],
     }
 
 
@@ -179,7 +179,7 @@ def _mermaid(app: App) -> str:
     lines = ["flowchart TD"]
     for task in extract_tasks(app):
         lines.append(f'  subgraph {task.name}["{_safe(_task_line(task))}"]')
-        notes = slice_lines(task)
+        notes = slice_lines(task, app)
         for query in task.queries:
             for node in tree_walk(query.root):
                 if node in ids:

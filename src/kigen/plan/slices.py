@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kigen.plan.nodes import Scan
+from kigen.plan.nodes import App, Scan
 from kigen.plan.shared_join import JoinShare, SharedJoin, reach, window_below
 from kigen.plan.tasks import Task
 from kigen.plan.window_hull import WindowHull, window_hull
@@ -47,6 +47,21 @@ def why_whole(task: Task) -> str | None:
         return "a query of the task stands on none of it, or on two parts"
     if not all(isinstance(child, Scan) for child in streams) or {c.stream for c in streams if isinstance(c, Scan)} != set(task.streams):
         return "its task reads more than the two streams of the join"
+    return None
+
+
+def why_together(task: Task, app: App) -> str | None:
+    """The same of a run on live streams: tuples must wait, and in the order of their timestamps, so that what a slice passes over can be
+    told by time."""
+    streams = [app.stream(name) for name in task.streams]
+    if (why := why_whole(task)) is not None:
+        return why
+    if any(stream.source.name.lower() != "synthetic" for stream in streams):
+        return "files and streams from other nodes wait for whoever reads them"
+    if any(stream.timestamp is not None for stream in streams):
+        return "with TIMESTAMP BY, tuples need not wait in the order of their timestamps"
+    if app.replicated or any(query.sent for query in task.queries):
+        return "other nodes take part in it"
     return None
 
 

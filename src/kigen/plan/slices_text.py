@@ -5,22 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from kigen.plan.labels import size_text
-from kigen.plan.nodes import Node
+from kigen.plan.nodes import App, Node
 from kigen.plan.shared_join import SharedJoin
-from kigen.plan.slices import JoinSlices, join_slices
+from kigen.plan.slices import JoinSlices, join_slices, why_together
 from kigen.plan.tasks import Task
 
 _SECOND_US = 1_000_000
 _NAMES_SHOWN = 6
 
 
-def slice_lines(task: Task) -> dict[Node, list[str]]:
-    """For each shared join of the task a line for each slice: how far, for whom, and its group and weight."""
-    return {slices.join: [_line(slices, i) for i in range(len(slices.queries))] for slices in join_slices(task)}
+def slice_lines(task: Task, app: App) -> dict[Node, list[str]]:
+    """For each shared join of the task a line for each slice: how far, for whom, and its group and weight; and whether they run apart."""
+    why = why_together(task, app)
+    how = "one after the other under --policy mqt, mandf or admandf" if why is None else f"together under every policy: {why}"
+    return {slices.join: [*(_line(slices, i) for i in range(len(slices.queries))), f"slices run {how}"] for slices in join_slices(task)}
 
 
-def slices_json(task: Task) -> list[tuple[SharedJoin, dict[str, Any]]]:
-    return [(slices.join, _json(slices)) for slices in join_slices(task)]
+def slices_json(task: Task, app: App) -> list[tuple[SharedJoin, dict[str, Any]]]:
+    """`together`: why all slices run together whatever the policy; null if they need not."""
+    return [(slices.join, {**_json(slices), "together": why_together(task, app)}) for slices in join_slices(task)]
 
 
 def _line(slices: JoinSlices, i: int) -> str:

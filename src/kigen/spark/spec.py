@@ -14,7 +14,7 @@ from typing import Any
 
 from kigen.connectors import Source, open_source
 from kigen.plan.nodes import LINK, App
-from kigen.plan.slices import JoinSlices, join_slices, why_whole
+from kigen.plan.slices import JoinSlices, join_slices, why_together
 from kigen.plan.tasks import Task, extract_tasks
 from kigen.schedule import DEFAULT_POLICY, Settings
 from kigen.schedule.slices import ADMITTED_NAMES
@@ -95,14 +95,7 @@ class RunSpec:
 
 
 def sliced_tasks(app: App, policy: str, draining: bool) -> dict[str, JoinSlices]:
-    """Tasks whose shared join runs slice by slice: under a policy over slices, where the plan allows it, and where tuples wait in the
-    order of their timestamps, so that what a slice passes over can be told by time. A log waits for whoever reads it: nothing to order."""
-    if policy not in ADMITTED_NAMES or draining or app.replicated:
+    """Tasks whose shared join runs slice by slice: under a policy over slices, where plan and streams allow it."""
+    if policy not in ADMITTED_NAMES or draining:
         return {}
-    found = {}
-    for task in extract_tasks(app):
-        streams = [app.stream(name) for name in task.streams]
-        waits = all(s.source.name.lower() == "synthetic" and s.timestamp is None for s in streams)
-        if waits and why_whole(task) is None and not any(query.sent for query in task.queries):
-            (found[task.name],) = join_slices(task)
-    return found
+    return {task.name: join_slices(task)[0] for task in extract_tasks(app) if why_together(task, app) is None}
