@@ -30,9 +30,8 @@ fast: setup      ## the tests without Spark only
 soak: setup      ## the long runs: 5,000 random queries, 100 kills, 100 leaders killed
 	KIGEN_SOAK=1 $(VENV)/python -m pytest -q --timeout=0 tests/soak tests/nodes tests/standby_nodes tests/standby
 
-bench: setup     ## the benchmarks, short form
-	$(VENV)/kigen bench lifetimes --quick
-	$(VENV)/kigen bench floor --quick
+bench: setup     ## all benchmarks, short forms, one after the other: over an hour, on a machine that does nothing else
+	for name in floor lifetimes shared-joins deadlines links placement nodes standby; do $(VENV)/kigen bench $$name --quick || exit 1; done
 
 clean:           ## remove what was made
 	rm -rf .venv build dist out .mypy_cache .ruff_cache .pytest_cache
