@@ -96,6 +96,8 @@ class Pair:
     @property
     def left_s(self) -> float:
         """How long tuples will still come."""
+        if not any((self.state / "up/checkpoint/spark/offsets").glob("[0-9]*")):
+            return float(self._given["seconds"])  # they have not begun
         return self._given["seconds"] - (datetime.now(UTC) - self.started).total_seconds()
 
     def check(self) -> None:
