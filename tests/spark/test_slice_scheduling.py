@@ -85,7 +85,7 @@ class Play:
             scratch=str(tmp_path),
             draining=False,
             policy=policy,
-            settings=Settings(fixed_us=50_000.0, **settings),
+            settings=Settings(fixed_us=50_000.0, doubt=500.0, **settings),
         )
         self.sources = {name: s for name, s in self.spec.sources(0).items() if isinstance(s, LiveSource)}
         counts = {task: len(slices.queries) for task, slices in self.spec.slices.items()}

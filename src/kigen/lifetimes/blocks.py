@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ def no_ints() -> Ints:
     return _EMPTY
 
 
+@lru_cache(maxsize=1024)
 def empty_columns(schema: Schema) -> pa.RecordBatch:
     arrow = arrow_schema(schema)
     return pa.RecordBatch.from_arrays([pa.array([], type=f.type) for f in arrow], schema=arrow)

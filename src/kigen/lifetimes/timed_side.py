@@ -139,9 +139,9 @@ class TimedSide:
         return Tuples.concat([part.between(since, until) for part in parts], self._schema)
 
     def milestones(self, since: int, until: int, size: int) -> list[int]:
-        """Instants within (since, until) that cut what was born there into pieces of about `size` tuples."""
-        found = [int(at) for part in self._ahead for at in part.birth[::size]]
-        return [at for at in found if since < at < until]
+        """Instants within (since, until) that cut what was born there into pieces of about `size` tuples; none if it is not much more."""
+        births = concat_ints([no_ints(), *(part.between(since, until).birth for part in self._ahead)])
+        return [at for at in births[size::size].tolist() if at > since] if len(births) > 2 * size else []
 
     def older(self, probes: Tuples, low: int, high: int) -> list[tuple[Ints, Tuples]]:
         """For each piece: places among the probes, and beside them the kept tuples of equal keys that are older by [low, high)."""

@@ -26,7 +26,9 @@ from kigen.schedule.slices.orders import Mqt
 ADMITTED_NAMES = ("mqt", "mandf", "admandf")  # `fifo` needs no slices: a tuple that runs whole runs all its slices
 WHOLE = window_hull((1.0,))  # of a task that is not sliced
 _LENGTH, _LONGEST_US = 5.0, 1e6  # fixed costs; and at most
-_DOUBT_US = 1000.0  # how far the first guess of a tuple's cost may be off at least: what a join finds is not known before
+# How far the first guess of a tuple's cost may be off at least: what a join finds is not known before. If it were much more, the first slow
+# batches of a run would be taken for dear tuples, and small batches would never show that the fixed cost is to blame.
+_DOUBT_US = 100.0
 _SLACK = 0.04  # of the shortest deadline
 
 
