@@ -16,7 +16,7 @@ import pytest
 from nodes.running import alive, gone, spark_of
 from standby_nodes.pairs import ALL, SELECTION, Pair, after, kill_leaders, lines, role, steady
 
-pytestmark = [pytest.mark.timeout(1800), pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="several Sparks for minutes: make soak")]
+pytestmark = pytest.mark.timeout(1800)
 SECONDS, KILLS = 170, 10
 
 
@@ -37,6 +37,7 @@ def test_all_operators_whoever_is_killed(tmp_path: Path) -> None:
     pair.check()
 
 
+@pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="several Sparks for minutes: make soak")
 def test_a_selection_with_holes_asleep_and_killed(tmp_path: Path) -> None:
     """Most inputs are acknowledged before a batch is full, and never sent to the standby."""
     pair = Pair(tmp_path, SELECTION, 'standby = "lazy"\nbatch = 200\nsilence = "2 s"', 110, rate=60)
