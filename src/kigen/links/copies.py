@@ -45,12 +45,17 @@ class Copies:
         self._asked_at = self._made_at = self._fetched_at = -float("inf")
         self._newest: Made | None = None
         self._count = 0
+        self._old: list[Path] = []
         self._told: dict[int, dict[str, Any]] = {}  # of the last few: a newer one may be there when it is whole on the other side
         self.given = Tally()
 
     def asked(self) -> int | None:
-        """The other replica is there, and wants copies. The number of the newest."""
+        """The other replica is there, and wants copies. The number of the newest. Old ones are removed here, not while a batch waits."""
         self._asked_at = time.monotonic()
+        with self._lock:
+            old, self._old = self._old, []
+        for folder in old:
+            shutil.rmtree(folder, ignore_errors=True)
         return None if self._newest is None else self._newest.number
 
     @property
@@ -74,8 +79,7 @@ class Copies:
             before, self._newest = self._newest, Made(number, folder, files, told)
             self._count, self._made_at = number, time.monotonic()
             self._told = {n: t for n, t in self._told.items() if n > number - _REMEMBERED} | {number: told}
-        if before is not None:
-            shutil.rmtree(before.folder, ignore_errors=True)
+            self._old += [] if before is None else [before.folder]
 
     def _file(self, folder: Path, path: Path) -> tuple[str, int, str]:
         found = path.stat()
