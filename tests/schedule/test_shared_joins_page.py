@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kigen.plan import bind
+from kigen.plan.explain import explain
 from kigen.schedule.slices import SLICE_POLICY_NAMES
 from kigen.simulate.shared_join_windows import WINDOW_SETS
 
@@ -22,6 +24,11 @@ def test_the_example_runs() -> None:
 
 def test_every_policy_is_named() -> None:
     assert all(f"`{name}`" in PAGE for name in SLICE_POLICY_NAMES)
+
+
+def test_the_app_can_be_sliced() -> None:
+    (text,) = re.findall(r"```sql\n(.*?)```", PAGE, re.S)
+    assert "slices run one after the other under --policy mqt" in explain(bind(text))
 
 
 @pytest.mark.parametrize("name", WINDOW_SETS)
