@@ -115,7 +115,7 @@ class Scheduling:
         finished_us = committed.at_us if committed.seq == seq else now_us
         missed = 0
         for (index, _), times in zip(grants, arrivals, strict=True):
-            deadline_us = self._tasks[index].deadline_us
+            deadline_us = self._deadline_us(index)
             if deadline_us is not None:
                 missed += int(times.searchsorted(finished_us - deadline_us))
         if grants:
@@ -123,6 +123,9 @@ class Scheduling:
         self._batches += 1
         if self._costs_file is not None and self._batches % _SAVE_EVERY == 1:
             replace(self._costs_file, json.dumps(self._cost_model.to_json()).encode())
+
+    def _deadline_us(self, index: int) -> float | None:
+        return self.policy.tasks[index].deadline_us
 
     def _learn(self, done: Completion) -> None:
         self.policy.completed(done)

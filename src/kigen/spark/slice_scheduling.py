@@ -108,6 +108,9 @@ class SliceScheduling(Scheduling):
         for lane, behind, count in zip(lanes.tolist(), left.tolist(), counts.tolist(), strict=True):
             self.admission.arrived(number, lane, count, slices - 1 - behind)
 
+    def _deadline_us(self, index: int) -> float | None:
+        return self._tasks[index].deadline_us
+
     def _learn(self, done: Completion) -> None:
         self.admission.completed(done.elapsed_us)
 
