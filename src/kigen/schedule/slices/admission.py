@@ -26,9 +26,6 @@ from kigen.schedule.slices.orders import Mqt
 ADMITTED_NAMES = ("mqt", "mandf", "admandf")  # `fifo` needs no slices: a tuple that runs whole runs all its slices
 WHOLE = window_hull((1.0,))  # of a task that is not sliced
 _LENGTH, _LONGEST_US = 5.0, 1e6  # fixed costs; and at most
-# How far the first guess of a tuple's cost may be off at least: what a join finds is not known before. If it were much more, the first slow
-# batches of a run would be taken for dear tuples, and small batches would never show that the fixed cost is to blame.
-_DOUBT_US = 100.0
 _SLACK = 0.04  # of the shortest deadline
 
 
@@ -47,8 +44,7 @@ class SliceAdmission:
         self._policies = [self._policy(task) for task in tasks]
         scheduled = [queue for task in tasks for queue in task.slices]
         self._first = [sum(len(before.slices) for before in tasks[:place]) for place in range(len(tasks))]  # of its costs
-        doubt = max(self._settings.doubt, _DOUBT_US / max((task.cost_us for task in scheduled), default=1.0))
-        self.costs = CostModel(scheduled, self._settings.fixed_us, self._settings.learning, doubt)
+        self.costs = CostModel(scheduled, self._settings.fixed_us, self._settings.learning, self._settings.doubt)
         deadlines = [task.deadline_us for task in scheduled if task.deadline_us is not None]
         self._shortest_us = min(deadlines, default=math.inf)
         self._given: list[Grant] = []  # what the batch that runs holds of each slice
