@@ -185,6 +185,7 @@ class PassiveNode:
         self._needs = told.get("needs", {})
 
     def _rest(self) -> None:
+        self._state = "stopping its query"
         leading, self._leading = self._leading, None
         if leading is not None:
             self._position = self._position_of(leading.queues)
