@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib.ticker import FuncFormatter, LogLocator
 from rich.box import SIMPLE
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -94,6 +95,8 @@ def _rates(axis: Any, cells: list[dict[str, Any]], key: str, title: str) -> None
         axis.plot([n for n, _ in mine], [rate for _, rate in mine], label=plan, markersize=4, linewidth=1.4, **style)
     axis.set_xscale("log")
     axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     counts = sorted({cell["queries"] for cell in cells})
     axis.set_xticks(counts, [str(n) for n in counts])
     axis.minorticks_off()
