@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from rooms import write_rooms
+from spark.worker_side import State
 
 from kigen.connectors import InputError
 from kigen.plan import load_app
@@ -21,25 +22,6 @@ from kigen.spark.reader import AdmissionReader
 from kigen.spark.spec import RunSpec
 
 Rows = list[tuple[Any, ...]]
-
-
-class State:
-    """As much of Spark's GroupState as the operator uses."""
-
-    def __init__(self) -> None:
-        self.value: tuple[Any, ...] | None = None
-
-    @property
-    def exists(self) -> bool:
-        return self.value is not None
-
-    @property
-    def get(self) -> tuple[Any, ...]:
-        assert self.value is not None
-        return self.value
-
-    def update(self, value: tuple[Any, ...]) -> None:
-        self.value = value
 
 
 def batches(spec: RunSpec) -> list[list[tuple[str, int, int, str]]]:

@@ -94,7 +94,7 @@ def test_an_error_row_fails_the_batch_and_keeps_its_place(tmp_path: Path) -> Non
     error = InputError("a number required", "s.csv", 3, "a")
     rows = [("task0", 1, "q", "lines", b"", None), ("task0", 1, None, "error", None, faults.to_text(error))]
     with pytest.raises(InputError, match=r"s\.csv:3: field 'a'"):
-        sink(Frame(rows), 0)  # type: ignore[arg-type]
+        sink(Frame(rows), 0)  # type: ignore[arg-type]  # as much of a DataFrame as the sink uses
     assert str(sink.error) == str(error)
     assert sink.record.batch == -1
     sink.close()

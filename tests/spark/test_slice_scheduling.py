@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from spark.worker_side import State, decided
 
 from kigen.connectors import LiveSource
 from kigen.engine import Engine
@@ -27,7 +28,7 @@ from kigen.plan import bind
 from kigen.plan.tasks import extract_tasks
 from kigen.schedule import Settings
 from kigen.spark import manifest, operator, reading
-from kigen.spark.admission import initial_offset, next_offset
+from kigen.spark.admission import initial_offset
 from kigen.spark.blocks import Spool
 from kigen.spark.metrics import Metrics
 from kigen.spark.queues import queue_of
@@ -53,24 +54,6 @@ def app_text(buffer: str = "", rate: int = 20, seconds: int = 20, keys: int = 4)
         for i, w in enumerate(WINDOWS)
     ]
     return "\n".join([*streams, *queries])
-
-
-class State:
-    """As much of Spark's GroupState as the operator uses."""
-
-    value: tuple[Any, ...] | None = None
-
-    @property
-    def exists(self) -> bool:
-        return self.value is not None
-
-    @property
-    def get(self) -> tuple[Any, ...]:
-        assert self.value is not None
-        return self.value
-
-    def update(self, value: tuple[Any, ...]) -> None:
-        self.value = value
 
 
 class Play:
@@ -103,12 +86,7 @@ class Play:
         )
 
     def batch(self, now_us: int, closing: bool = False) -> dict[str, Any]:
-        queues = copy.deepcopy(self.offset["queues"])
-        self.scheduling.completed(self.offset["seq"], now_us, self.committed)
-        taken = self.scheduling.next(self.offset["seq"] + 1, now_us, queues, self.committed, closing)
-        decided = next_offset(self.offset, {}, 0, now_us, (queues, taken), closing)
-        after = json.loads(json.dumps(decided))
-        assert after == decided, "Spark compares the two"
+        after = decided(self.scheduling, self.offset, now_us, self.committed, closing)
         rows = list(self.reader.readBetweenOffsets(self.offset, after))
         self.offset = after
         for task, bucket, seq, payload in rows:

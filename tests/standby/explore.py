@@ -87,7 +87,7 @@ def wander(world: World, always: Callable[[World], None], at_rest: Callable[[Wor
 def _steps(path: tuple[object, ...]) -> list[str]:
     steps: list[str] = []
     while path:
-        path, name = path  # type: ignore[assignment]
+        path, name = path  # type: ignore[assignment]  # pairs, nested: (rest, name)
         steps.append(str(name))
     return steps[::-1]
 

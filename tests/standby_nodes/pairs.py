@@ -131,11 +131,13 @@ def after(least: int) -> Callable[[dict[str, Any]], bool]:
     return lambda told: steady(told) and lines(told) > least
 
 
-def kill_leaders(pair: Pair, up: Up, most: int, rng: random.Random) -> int:
-    """Again and again, at random moments, as long as there is time: the one that leads, as soon as the other can follow it."""
+def kill_leaders(pair: Pair, up: Up, most: int, rng: random.Random, ready: Callable[[dict[str, Any]], bool] = steady) -> int:
+    """Again and again, at random moments, as long as there is time: the one that leads, as soon as the other can follow it (`ready`)."""
     kills, seen = 0, 0
     while kills < most:
-        told = up.until(lambda told, seen=seen: pair.left_s < ENOUGH_S or after(seen)(told), f"results after {kills} kills")
+        told = up.until(
+            lambda told, seen=seen: pair.left_s < ENOUGH_S or (ready(told) and lines(told) > seen), f"results after {kills} kills"
+        )
         time.sleep(rng.uniform(0, 1.5))
         if pair.left_s < ENOUGH_S:
             break

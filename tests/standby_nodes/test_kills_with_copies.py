@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from nodes.running import alive, gone
-from standby_nodes.pairs import ALL, ENOUGH_S, Pair, lines, role
+from standby_nodes.pairs import ALL, Pair, kill_leaders, lines, role
 
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="several Sparks for minutes: make soak")]
 PASSIVE = 'standby = "passive"\nperiod = "2 s"\ncompress = "zlib"'
@@ -39,19 +39,8 @@ def test_leaders_are_killed_as_often_as_the_other_can_follow(tmp_path: Path) -> 
     seed = int(os.environ.get("KIGEN_SEED", time.time_ns() % 1_000_000))
     rng, most = random.Random(seed), int(os.environ.get("KIGEN_KILLS", "4"))
     pair = Pair(tmp_path, ALL, PASSIVE, int(os.environ.get("KIGEN_SECONDS", "150")))
-    kills, seen = 0, 0
     with pair.up() as up:
-        while kills < most:
-            told = up.until(
-                lambda told, seen=seen: lines(told) > seen and (copied(told) or pair.left_s < ENOUGH_S), f"results after {kills} kills"
-            )
-            time.sleep(rng.uniform(0, 3))
-            if pair.left_s < ENOUGH_S:
-                break
-            leader = role(told, "leads")
-            assert leader is not None
-            os.kill(told[leader]["pid"], signal.SIGKILL)
-            kills, seen = kills + 1, lines(told)
+        kills = kill_leaders(pair, up, most, rng, copied)
         assert up.end() == 0, f"seed {seed}: {up.said}"
     print(f"{kills} kills of the leader, seed {seed}")
     assert kills, "none was killed: tuples came for too short a time"

@@ -27,7 +27,7 @@ _TELL_US = 200_000  # how often the command hears what waits
 Row = tuple[str, int, int, str]
 
 
-class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # pyspark counts as untyped
     """Executors construct it too, to replay a batch after a restart: no side effects before the first call."""
 
     def __init__(self, spec: RunSpec) -> None:

@@ -1,0 +1,40 @@
+"""What tests put in Spark's place: the state of a group, and a decision that goes through JSON as Spark's offsets do."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+from kigen.spark.admission import next_offset
+from kigen.spark.scheduling import Scheduling
+from kigen.spark.scratch import Committed
+
+
+class State:
+    """As much of Spark's GroupState as the operator uses."""
+
+    value: tuple[Any, ...] | None = None
+
+    @property
+    def exists(self) -> bool:
+        return self.value is not None
+
+    @property
+    def get(self) -> tuple[Any, ...]:
+        assert self.value is not None
+        return self.value
+
+    def update(self, value: tuple[Any, ...]) -> None:
+        self.value = value
+
+
+def decided(scheduling: Scheduling, offset: dict[str, Any], now_us: int, committed: Committed, closing: bool) -> dict[str, Any]:
+    """The offset after `offset`."""
+    queues = copy.deepcopy(offset["queues"])
+    scheduling.completed(offset["seq"], now_us, committed)
+    taken = scheduling.next(offset["seq"] + 1, now_us, queues, committed, closing)
+    after = next_offset(offset, {}, 0, now_us, (queues, taken), closing)
+    again: dict[str, Any] = json.loads(json.dumps(after))
+    assert again == after, "Spark compares the two"
+    return again
