@@ -37,6 +37,8 @@ def test_policies_over_slices_have_settings_of_their_own() -> None:
         ("pack:overload", "no overload ''"),
         ("salvage", "'salvage' runs in virtual time only .*: write one of mqt, mandf, admandf or fifo"),
         ("mandf:beta=-1", "beta must be 0 or more"),
+        ("mandf:beta=7", "beta is a share: it must be 1 or less, not 7"),
+        ("pack:protected=1.5", "protected is a share"),
         ("mqt:length=soon", "length must be a time such as 100ms"),
     ],
 )

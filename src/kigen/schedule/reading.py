@@ -14,6 +14,7 @@ from kigen.schedule.slices.salvage import Salvage
 _UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 _WORDS = {"reading": READINGS, "rule": RULES, "overload": OVERLOAD_ORDERS}
 _NUMBERS = {"kp": float, "ki": float, "protected": float, "beta": float, "ahead": float, "k": int}
+_SHARES = ("beta", "protected")
 _TIMES = {"phi": "phi_us", "window": "window_us", "fixed": "fixed_us", "period": "period_us", "length": "length_us"}
 
 
@@ -49,5 +50,7 @@ def _setting(key: str, value: str) -> dict[str, object]:
             raise PolicyError(f"{key} must be a number, not '{value}'") from None
         if number < (1 if key == "k" else 0):
             raise PolicyError(f"{key} must be {1 if key == 'k' else 0} or more, not {value}")
+        if key in _SHARES and number > 1:
+            raise PolicyError(f"{key} is a share: it must be 1 or less, not {value}")
         return {key: number}
     raise PolicyError(f"a policy has no setting '{key}': there is {', '.join((*_TIMES, *_NUMBERS, *_WORDS))}")
