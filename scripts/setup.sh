@@ -41,5 +41,8 @@ if [ ! -x .venv/bin/python ]; then
 fi
 say "installing packages (the first time takes a few minutes: Spark is large)"
 .venv/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+.venv/bin/python -m compileall -q src || true
+say "warming up Spark (half a minute, once)"
+.venv/bin/kigen warm >/dev/null || say "Spark will start more slowly than it could; everything works"
 printf '%s' "$wanted" > "$stamp"
 say "done: .venv/bin/kigen"

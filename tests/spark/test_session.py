@@ -1,34 +1,74 @@
-"""What happens before Spark is there: the file system's classes, and no Java at all."""
+"""What happens before Spark is there: the home it starts from, and no Java at all."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyspark
 import pytest
 
-from kigen.spark.file_system import compiled_classes
+from kigen.engine import Engine
+from kigen.spark.home import spark_home
+from kigen.spark.session import quiet
 
 
-def test_classes_are_compiled_once_and_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_home_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    first = compiled_classes()
+    orphan = tmp_path / "kigen" / "spark-0"
+    orphan.mkdir(parents=True)
+    (orphan / "jars").symlink_to(tmp_path / "a PySpark that was removed")
+    first = spark_home()
     assert first is not None
-    files = sorted(path.name for path in first.rglob("*.class"))
-    assert files == ["NioLocalFileSystem.class", "NioRawFileSystem.class"]
+    assert sorted(zipfile.ZipFile(first.jar).namelist()) == ["kigen/NioLocalFileSystem.class", "kigen/NioRawFileSystem.class"]
+    assert any((first.folder / "jars").glob("spark-core*.jar"))
+    assert not (first.folder / "python").exists()
+    assert not orphan.exists()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
-    assert compiled_classes() == first
+    assert spark_home() == first
+
+
+def test_another_java_needs_another_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = spark_home()
+    assert home is not None
+    before = home.archive
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.touch()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert home.archive != before
+
+
+def test_workers_import_the_installed_pyspark(engine: Engine) -> None:
+    def where(_: object) -> Iterator[pa.RecordBatch]:
+        import pyspark
+
+        yield pa.RecordBatch.from_pydict({"file": [pyspark.__file__]})
+
+    with quiet():
+        [[found]] = engine.spark.range(1).coalesce(1).mapInArrow(where, "file string").collect()
+    assert found == pyspark.__file__, "from a zip every import is compiled anew"
+
+
+def test_an_archive_of_classes_is_used_if_there_is_one(engine: Engine) -> None:
+    home = spark_home()
+    assert home is not None
+    given = engine.spark.sparkContext._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
+    assert (f"-XX:SharedArchiveFile={home.archive}" in list(given)) == home.archive.exists()
 
 
 def test_without_a_place_or_a_java_to_compile_spark_keeps_its_own_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert compiled_classes() is None
+    assert spark_home() is None
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
-    assert compiled_classes() is None
+    assert spark_home() is None
     assert list((tmp_path / "cache" / "kigen").iterdir()) == []
 
 

@@ -54,7 +54,7 @@ class Watched(Up):
             told = self.status()
             if all(told.values()) and there(told):
                 return told
-            time.sleep(0.05)
+            time.sleep(0.2)
         raise AssertionError(f"never seen: {what}; exit code {self.process.poll()}\n{self.said}")
 
     def end(self) -> int:

@@ -227,6 +227,17 @@ def picture(
         typer.echo(f"{out}: {', '.join(drawn)}")
 
 
+@app.command()
+def warm(
+    again: Annotated[bool, typer.Option("--again", help="Also if it was done before.")] = False,
+) -> None:
+    """Make Spark start in about half the time: runs a small app once and keeps what Java loads (some 170 MB in your cache directory)."""
+    with exit_codes():
+        from kigen.cli.warm import warm_spark
+
+        warm_spark(again)
+
+
 def _plural(count: int, one: str, many: str | None = None) -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
 
