@@ -99,7 +99,7 @@ def test_what_is_run() -> None:
     assert ("UB", "none") in labels
     assert ("50", "zlib") in labels
     whole = [(one.label, one.compress) for one in StandbySettings().contestants]
-    assert len(whole) == len(set(whole)) == 1 + 8 + 6 + 6 + 2
+    assert len(whole) == len(set(whole)) == 1 + 12 + 10 + 10 + 2
     assert ("passive", "zlib") in whole
     assert "UB" not in [one.label for one in StandbySettings(query="window").contestants]
 

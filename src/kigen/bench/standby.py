@@ -23,14 +23,14 @@ from kigen.bench.machine import describe_machine
 from kigen.bench.standby_pipeline import Contestant, Pipeline, Snapshot, rows_at_down, switches
 from kigen.bench.workspace import workspace
 
-BATCHES = (1, 2, 10, 25, 50, 100, 200, None)
+BATCHES = (1, 2, *range(10, 55, 5), None)
 RESTART = Contestant(None)
 PASSIVE_CODECS = ("none", "zlib")
 
 
 @dataclass(frozen=True)
 class StandbySettings:
-    rate: float = 100.0
+    rate: float = 25.0  # about as many tuples are between two acks, which come once a micro-batch: batches of the sweep lie on both sides
     batches: tuple[int | None, ...] = BATCHES
     codecs: tuple[str, ...] = ("none", "zlib", "zstd")
     more: tuple[tuple[int | None, str], ...] = ()  # single cells beside the codecs' sweeps
@@ -53,7 +53,7 @@ class StandbySettings:
 
 
 _PRESSED = tuple((batch, codec) for codec in ("zlib", "zstd") for batch in (10, 50))
-QUICK = StandbySettings(batches=(1, 10, 50, 200, None), codecs=("none",), more=_PRESSED, trials=1, measure_s=12.0)
+QUICK = StandbySettings(batches=(1, 10, 25, 50, None), codecs=("none",), more=_PRESSED, trials=1, measure_s=12.0)
 
 
 def contestant(batch: int | None, codec: str) -> Contestant:

@@ -257,7 +257,7 @@ def standby(
     json_file: JsonFile = None,
     out: Out = Path("out/bench"),
     trials: Annotated[int | None, typer.Option(metavar="N", help="Kills of the leader a cell.", min=1, show_default="5, quick 1")] = None,
-    rate: Annotated[float | None, typer.Option(help="Tuples a second.", min=1, show_default="100")] = None,
+    rate: Annotated[float | None, typer.Option(help="Tuples a second.", min=1, show_default="25")] = None,
     batch: Annotated[list[int] | None, typer.Option(metavar="N", help="Only these batches (may be repeated).", min=1)] = None,
     query: Annotated[
         StandbyQuery | None, typer.Option(help="What runs on the node: selection keeps nothing, window does.", show_default="selection")
