@@ -9,6 +9,8 @@ from __future__ import annotations
 import pickle
 import threading
 import time
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -211,11 +213,16 @@ def undisturbed(app: App) -> Lines:
     return lines
 
 
+def bag(lines: Lines) -> dict[str, Counter[Any]]:
+    return {name: Counter(tuple(sorted(row.items(), key=lambda item: item[0])) for row in rows) for name, rows in lines.items()}
+
+
 class Cluster:
     """All processes of an app, as `kigen up` keeps them; `kill` ends one at once, and it is started again a little later."""
 
-    def __init__(self, parts: dict[str, Part], nodes: NodesFile, state: Path) -> None:
-        self._parts, self._nodes, self._options = parts, nodes, NodeOptions(state)
+    def __init__(self, parts: dict[str, Part], nodes: NodesFile, state: Path, own: Mapping[str, NodesFile] | None = None) -> None:
+        """`own`: nodes files in which others have other addresses, by name of the replica."""
+        self._parts, self._nodes, self._options, self._own = parts, nodes, NodeOptions(state), own or {}
         self._which = {(name if not i else f"{name}.{i}"): (name, i) for name in parts for i in range(len(nodes.entry(name).addresses))}
         self.running: dict[str, NodeRun | PassiveNode] = {}
         self._back_at = dict.fromkeys(self._which, 0.0)
@@ -228,13 +235,18 @@ class Cluster:
             if time.monotonic() >= at:
                 del self._back_at[name]
                 node, replica = self._which[name]
-                self.running[name] = make_node(self._parts, node, self._nodes, self._options, replica)
+                self.running[name] = make_node(self._parts, node, self._own.get(name, self._nodes), self._options, replica)
                 self.running[name].begin(None, lambda: None)
         for name, node_run in list(self.running.items()):
             if name in self.running and not node_run.active:
                 assert node_run.finished, name
                 for other in [n for n in self._which if self._which[n][0] == self._which[name][0]]:
                     self._end(other)
+
+    @property
+    def copied(self) -> bool:
+        """Somebody has a copy of another's files."""
+        return any(node.about().get("copy", {}).get("copies", 0) for node in self.running.values())
 
     def kill(self, name: str, away_s: float) -> None:
         self.running.pop(name).stop()

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
-from standby.kernel_nodes import Cluster, KernelRun, Lines, undisturbed
+from standby.kernel_nodes import Cluster, KernelRun, bag, undisturbed
 from standby_nodes.pairs import ALL, SELECTION, Pair
 
 from kigen.cli.loading import load
@@ -24,10 +22,6 @@ pytestmark = [
     pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="minutes: make soak"),
 ]
 KILLS = 15  # at most, then it may come to its end
-
-
-def bag(lines: Lines) -> dict[str, Counter[Any]]:
-    return {name: Counter(tuple(sorted(row.items(), key=lambda item: item[0])) for row in rows) for name, rows in lines.items()}
 
 
 def victims(cluster: Cluster, rng: Random) -> list[str]:

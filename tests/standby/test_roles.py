@@ -40,6 +40,9 @@ KEEPS = Me(1, COPIES, up_s=60, asked_s=0.1, saw_it_lead=True)
         (replace(KEEPS, asked_s=60), Other(True, LEADS, followed=True), COPIES),
         (KEEPS, Other(True, LEADS), COPIES),
         (replace(KEEPS, asked_s=UNREACHED_S), Other(True, LEADS), LEADS),  # readers cannot reach it
+        (replace(KEEPS, asked_s=0, hears_s=UNREACHED_S), Other(True, LEADS, followed=True, deaf=True), LEADS),  # only it is cut off
+        (replace(KEEPS, asked_s=0, hears_s=1), Other(True, LEADS, followed=True, deaf=True), COPIES),  # it may be about to hear again
+        (replace(KEEPS, asked_s=0), Other(True, LEADS, followed=True, deaf=True), COPIES),  # so is this one
         (KEEPS, Other(True, UNDECIDED, 9), LEADS),  # it was killed and is back, cold
         (replace(KEEPS, saw_it_lead=False), Other(True, UNDECIDED, 9), COPIES),  # both were started: it will lead
         (replace(KEEPS, saw_it_lead=False, position=9), Other(True, COPIES, 3), LEADS),

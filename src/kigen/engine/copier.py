@@ -1,6 +1,7 @@
 """What a replica hears of the other, and the copies that it fetches from it: two threads of their own.
 
-One asks for news again and again: whether the other answers, leads, and has a newer copy. One fetches that copy, while this replica does
+One asks for news again and again: whether the other answers, leads, has a newer copy, and hears the nodes before; if it does not, this one
+tries to. One fetches that copy, while this replica does
 not lead itself, and says when it is whole. Invariant: a copy is confirmed only when it has taken the place of the one before.
 """
 
@@ -10,6 +11,9 @@ import logging
 import shutil
 import threading
 import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from kigen.engine.lives import Lives
@@ -22,13 +26,23 @@ _CALL_S = 30.0  # of a list or of pieces
 
 
 class Copier:
-    def __init__(self, address: str, security: Security, lives: Lives, silence_s: float, compress: str) -> None:
-        self._address, self._security, self._lives = address, security, lives
+    def __init__(
+        self,
+        address: str,
+        before: Sequence[tuple[str, Sequence[str]]],
+        security: Security,
+        lives: Lives,
+        silence_s: float,
+        compress: str,
+    ) -> None:
+        """`before`: the streams that the node reads, and who serves each of them."""
+        self._address, self._before, self._security, self._lives = address, before, security, lives
         self._silence_s, self._compress = silence_s, compress
         self._stopped, self._fetching = threading.Event(), threading.Event()
         self._other, self._offered = Other(), ("", 0)  # the copy that is there: of which life, its number
         self._have = ("", 0)
         self.saw_it_lead = False
+        self._hears_since: float | None = None
         self.position: int | None = None  # of the newest copy
         self.copies = self.sent_bytes = self.plain_bytes = self.wire_bytes = 0
         self._last: dict[str, Any] = {}
@@ -39,6 +53,12 @@ class Copier:
 
     def other(self) -> Other:
         return self._other
+
+    @property
+    def hears_s(self) -> float:
+        """How long this one has heard the nodes before while the other did not."""
+        since = self._hears_since
+        return 0.0 if since is None else time.monotonic() - since
 
     def heard_role(self, role: str) -> bool:
         return self._other.heard and self._other.role == role
@@ -69,15 +89,27 @@ class Copier:
                     told = link.connection.call("copy_news")
                 except LinkError:
                     before = self._other
-                    self._other = Other(False, before.role, before.position, before.followed)
+                    self._other = replace(before, heard=False)
+                    self._hears_since = None
                     continue
-                self._other = Other(True, str(told.get("role", UNDECIDED)), int(told.get("position", 0)), bool(told.get("followed")))
+                role, position = str(told.get("role", UNDECIDED)), int(told.get("position", 0))
+                self._other = Other(True, role, position, bool(told.get("followed")), bool(told.get("deaf")))
+                self._hears_since = (self._hears_since or time.monotonic()) if self._other.deaf and self._hears() else None
                 self.saw_it_lead = self.saw_it_lead or self._other.role == LEADS
                 number = told.get("copy")
                 if number is not None:
                     self._offered = (str(told.get("life")), int(number))
         finally:
             link.close()
+
+    def _hears(self) -> bool:
+        return all(any(self._answers(address, stream) for address in addresses) for stream, addresses in self._before)
+
+    def _answers(self, address: str, stream: str) -> bool:
+        with suppress(LinkError), Link(address, self._security, Patience(patience_s=0.0, call_s=self._silence_s)) as link:
+            link.status(stream)
+            return True
+        return False
 
     def _fetch(self) -> None:
         while not self._stopped.wait(_LOOK_S):

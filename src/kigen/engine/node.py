@@ -130,6 +130,11 @@ class NodeRun:
             return 0.0
         return time.monotonic() - self._led_at
 
+    @property
+    def deaf(self) -> bool:
+        """Whether a node before has not been heard for as long as one may be silent."""
+        return self._deaf
+
     def hold(self, ends: Mapping[str, int]) -> bool:
         """Whether inputs have come so far."""
         return all(int(self.queues[stream].status()["end"]) >= end for stream, end in ends.items())
@@ -143,11 +148,11 @@ class NodeRun:
         """Whoever is read by a neighbour leads; a leader by hand acknowledges inputs whose results are delivered."""
         if not self.paired:
             return
+        self._deaf = any(relay.deaf_s > self._silence_s for relay in self._relays.values())
         if self._lodging is not None:
             if self.run is None:
                 self._lodging.whole(self)
             return
-        self._deaf = any(relay.deaf_s > self._silence_s for relay in self._relays.values())
         unfollowed_s = self.unfollowed_s
         leads = unfollowed_s == 0 or (self._leads and unfollowed_s < _LEADS_ON_S)
         if leads != self._leads:

@@ -60,10 +60,11 @@ class PassiveNode:
         self._asked_since: float | None = None
         self._both_since: float | None = None
         self._done_at: float | None = None
-        self._server = LinkServer((), entry.addresses[replica], security, self.about)
+        self._server = LinkServer((), entry.addresses[replica], security, self.about, lambda: self._deaf)
         self._server.copies = self
         self._access = Access(entry.addresses[replica], security, halting=True)
-        self._copier = Copier(entry.addresses[1 - replica], security, self._lives, entry.silence_us / 1e6, entry.compress)
+        before = [(stream, nodes.entry(node).addresses) for stream, node in self.part.received.items()]
+        self._copier = Copier(entry.addresses[1 - replica], before, security, self._lives, entry.silence_us / 1e6, entry.compress)
 
     # --- for whoever runs it -----------------------------------------------------------------------------------------
 
@@ -128,7 +129,8 @@ class PassiveNode:
         leading = self._leading
         followed = leading is not None and leading.unfollowed_s == 0
         newest = self._copies.asked() if leading is not None else None
-        return {"role": self._role, "position": self._at, "followed": followed, "copy": newest, "life": self._copies.life}
+        told = {"role": self._role, "position": self._at, "followed": followed, "deaf": self._deaf}
+        return {**told, "copy": newest, "life": self._copies.life}
 
     def listed(self, copy: int) -> dict[str, Any]:
         return self._copies.listed(copy)
@@ -164,6 +166,7 @@ class PassiveNode:
             self._copier.saw_it_lead,
             0.0 if self._leading is None else self._leading.unfollowed_s,
             0.0 if self._both_since is None else now - self._both_since,
+            self._copier.hears_s,
         )
         role, why = next_role(me, other) if self._state != "starting" and self._done_at is None else (self._role, "")
         if role == self._role:
@@ -216,6 +219,11 @@ class PassiveNode:
             if received:
                 starts[name], needs[name] = start, int(queue.status()["end"])
         return {"starts": starts, "needs": needs, "position": self._position_of(run.queues)}
+
+    @property
+    def _deaf(self) -> bool:
+        leading = self._leading
+        return leading is not None and leading.deaf
 
     @property
     def _at(self) -> int:

@@ -18,12 +18,13 @@ BOTH_S = 15.0
 
 @dataclass(frozen=True)
 class Other:
-    """What the other replica said last. `heard`: it answers."""
+    """What the other replica said last. `heard`: it answers. `deaf`: it is cut off from a node before it."""
 
     heard: bool = False
     role: str = UNDECIDED
     position: int = 0
     followed: bool = False
+    deaf: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Me:
     saw_it_lead: bool = False
     unfollowed_s: float = 0.0  # leading, how long nobody has read here (0: somebody does)
     both_s: float = 0.0  # and how long the other has led, too
+    hears_s: float = 0.0  # how long it has heard the nodes before while the other, who leads, did not (0: it does not, or both do)
 
 
 def next_role(me: Me, other: Other) -> tuple[str, str]:
@@ -66,6 +68,8 @@ def _undecided(me: Me, other: Other) -> tuple[str, str]:
 
 
 def _copying(me: Me, other: Other) -> tuple[str, str]:
+    if other.heard and other.role == LEADS and me.hears_s >= UNREACHED_S:
+        return LEADS, "the other is cut off from the node before, and this one is not"
     if not me.asked_s:
         return COPIES, ""
     if not other.heard:

@@ -1,0 +1,59 @@
+"""A leader that is cut off from the node before it, while the other replica only has copies: the other takes over, and no line is lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+from links.cuts import Cuttable
+from standby.kernel_nodes import Cluster, KernelRun, bag, undisturbed
+from standby_nodes.pairs import ALL, Pair
+
+from kigen.cli.loading import load
+from kigen.cli.nodes import NodesArguments, placed_parts
+
+pytestmark = pytest.mark.timeout(300)
+PATIENCE_S = 120.0
+
+
+def until(cluster: Cluster, there: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not there():
+        assert time.monotonic() < deadline
+        cluster.look()
+        time.sleep(0.01)
+
+
+def role(cluster: Cluster, name: str) -> str:
+    return str(cluster.running[name].about()["role"]) if name in cluster.running else "gone"
+
+
+def test_the_other_takes_over_and_the_one_cut_off_keeps_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kigen.engine.node.Run", KernelRun)
+    KernelRun.rng = Random(1)
+    pair = Pair(tmp_path, ALL, 'standby = "passive"\nperiod = "300 ms"\nsilence = "2 s"', 60)
+    arguments = NodesArguments(pair.app, pair.app.with_name("nodes.toml"), "deadline", 10, None, pair.state, None, "pack", None)
+    nodes, _, parts = placed_parts(arguments)
+    ways = {name: Cuttable(nodes.entry("up").addresses[0]) for name in ("mid", "mid.1")}
+    ports = {name: int(way.address.rpartition(":")[2]) for name, way in ways.items()}
+    own = {name: replace(nodes, nodes=tuple(replace(e, port=ports[name]) if e.name == "up" else e for e in nodes.nodes)) for name in ways}
+    cluster = Cluster(parts, nodes, pair.state, own)
+    try:
+        until(cluster, lambda: "leads" in (role(cluster, "mid"), role(cluster, "mid.1")) and cluster.copied)
+        first, other = ("mid", "mid.1") if role(cluster, "mid") == "leads" else ("mid.1", "mid")
+        ways[first].silent = True
+        until(cluster, lambda: role(cluster, other) == "leads")
+        until(cluster, lambda: role(cluster, first) == "copies" or cluster.all_done)
+        until(cluster, lambda: cluster.all_done)
+    finally:
+        cluster.close()
+        for way in ways.values():
+            way.close()
+    assert f"node {other} leads: the other is cut off from the node before" in capfd.readouterr().err
+    assert bag(cluster.lines) == bag(undisturbed(load(pair.app)))
