@@ -15,7 +15,7 @@ import pytest
 
 from kigen.engine import Engine
 from kigen.spark.home import spark_home
-from kigen.spark.session import quiet
+from kigen.spark.session import is_ours, jvm_pid, quiet
 
 
 def test_the_home_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,8 +29,20 @@ def test_the_home_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert any((first.folder / "jars").glob("spark-core*.jar"))
     assert not (first.folder / "python").exists()
     assert not orphan.exists()
+    first.jar.unlink()
+    assert spark_home() == first
+    assert first.jar.exists(), "made again, since it was not complete"
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
     assert spark_home() == first
+
+
+@pytest.mark.parametrize(("name", "value"), [("SPARK_HOME", "/opt/spark"), ("PYSPARK_PYTHON", "/opt/python")])
+def test_what_the_user_has_set_is_left_alone(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in ("SPARK_HOME", "PYSPARK_PYTHON"):
+        monkeypatch.delenv(each, raising=False)
+    assert is_ours()
+    monkeypatch.setenv(name, value)
+    assert not is_ours()
 
 
 def test_another_java_needs_another_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,6 +72,8 @@ def test_an_archive_of_classes_is_used_if_there_is_one(engine: Engine) -> None:
     assert home is not None
     given = engine.spark.sparkContext._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
     assert (f"-XX:SharedArchiveFile={home.archive}" in list(given)) == home.archive.exists()
+    pid = jvm_pid(engine.spark)
+    assert (str(home.archive) in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")) == home.archive.exists(), "it was refused"
 
 
 def test_without_a_place_or_a_java_to_compile_spark_keeps_its_own_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

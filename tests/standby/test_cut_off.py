@@ -32,12 +32,18 @@ def role(cluster: Cluster, name: str) -> str:
     return str(cluster.running[name].about()["role"]) if name in cluster.running else "gone"
 
 
-def test_the_other_takes_over_and_the_one_cut_off_keeps_copies(
+def copies(cluster: Cluster, name: str) -> int:
+    return int(cluster.running[name].about().get("copy", {}).get("copies", 0))
+
+
+def test_the_one_that_is_cut_off_is_left_and_keeps_copies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """Twice, so that the one that leads at first leads again, from a copy; then it is killed."""
     monkeypatch.setattr("kigen.engine.node.Run", KernelRun)
-    KernelRun.rng = Random(1)
-    pair = Pair(tmp_path, ALL, 'standby = "passive"\nperiod = "300 ms"\nsilence = "2 s"', 60)
+    monkeypatch.setattr(KernelRun, "rng", Random(1))
+    monkeypatch.setattr(KernelRun, "given", 200)
+    pair = Pair(tmp_path, ALL, 'standby = "passive"\nperiod = "300 ms"\nsilence = "1 s"', 40)
     arguments = NodesArguments(pair.app, pair.app.with_name("nodes.toml"), "deadline", 10, None, pair.state, None, "pack", None)
     nodes, _, parts = placed_parts(arguments)
     ways = {name: Cuttable(nodes.entry("up").addresses[0]) for name in ("mid", "mid.1")}
@@ -45,15 +51,28 @@ def test_the_other_takes_over_and_the_one_cut_off_keeps_copies(
     own = {name: replace(nodes, nodes=tuple(replace(e, port=ports[name]) if e.name == "up" else e for e in nodes.nodes)) for name in ways}
     cluster = Cluster(parts, nodes, pair.state, own)
     try:
-        until(cluster, lambda: "leads" in (role(cluster, "mid"), role(cluster, "mid.1")) and cluster.copied)
+        until(cluster, lambda: "leads" in (role(cluster, "mid"), role(cluster, "mid.1")))
         first, other = ("mid", "mid.1") if role(cluster, "mid") == "leads" else ("mid.1", "mid")
+        until(cluster, lambda: copies(cluster, other) > 0)
         ways[first].silent = True
+        until(cluster, lambda: (role(cluster, first), role(cluster, other)) == ("copies", "leads"))
+        ways[first].heal()
+
+        monkeypatch.setattr(KernelRun, "given", 500)
+        until(cluster, lambda: copies(cluster, first) > 1)
+        ways[other].silent = True
+        until(cluster, lambda: (role(cluster, first), role(cluster, other)) == ("leads", "copies"))
+        ways[other].heal()
+
+        cluster.kill(first, 5.0)
         until(cluster, lambda: role(cluster, other) == "leads")
-        until(cluster, lambda: role(cluster, first) == "copies" or cluster.all_done)
+        monkeypatch.setattr(KernelRun, "given", 1 << 40)
         until(cluster, lambda: cluster.all_done)
     finally:
         cluster.close()
         for way in ways.values():
             way.close()
-    assert f"node {other} leads: the other is cut off from the node before" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    for name in (first, other):
+        assert f"node {name} leads: the other is cut off from the node before" in said
     assert bag(cluster.lines) == bag(undisturbed(load(pair.app)))

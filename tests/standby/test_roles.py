@@ -28,6 +28,7 @@ def test_one_alone_waits_for_the_other_a_while_and_for_readers() -> None:
     assert next_role(replace(me, up_s=GRACE_S, asked_s=0), Other())[0] == UNDECIDED
 
 
+CUT_OFF = Other(True, LEADS, followed=True, deaf=True)
 KEEPS = Me(1, COPIES, up_s=60, asked_s=0.1, saw_it_lead=True)
 
 
@@ -40,9 +41,9 @@ KEEPS = Me(1, COPIES, up_s=60, asked_s=0.1, saw_it_lead=True)
         (replace(KEEPS, asked_s=60), Other(True, LEADS, followed=True), COPIES),
         (KEEPS, Other(True, LEADS), COPIES),
         (replace(KEEPS, asked_s=UNREACHED_S), Other(True, LEADS), LEADS),  # readers cannot reach it
-        (replace(KEEPS, asked_s=0, hears_s=UNREACHED_S), Other(True, LEADS, followed=True, deaf=True), LEADS),  # only it is cut off
-        (replace(KEEPS, asked_s=0, hears_s=1), Other(True, LEADS, followed=True, deaf=True), COPIES),  # it may be about to hear again
-        (replace(KEEPS, asked_s=0), Other(True, LEADS, followed=True, deaf=True), COPIES),  # so is this one
+        (replace(KEEPS, asked_s=0, hears_s=UNREACHED_S), CUT_OFF, LEADS),  # only it is cut off
+        (replace(KEEPS, asked_s=0, hears_s=1), CUT_OFF, COPIES),  # it may be about to hear again
+        (replace(KEEPS, asked_s=0), CUT_OFF, COPIES),  # so is this one
         (KEEPS, Other(True, UNDECIDED, 9), LEADS),  # it was killed and is back, cold
         (replace(KEEPS, saw_it_lead=False), Other(True, UNDECIDED, 9), COPIES),  # both were started: it will lead
         (replace(KEEPS, saw_it_lead=False, position=9), Other(True, COPIES, 3), LEADS),
@@ -68,6 +69,9 @@ RUNS = Me(0, LEADS, up_s=60, saw_it_lead=True)
         (replace(RUNS, unfollowed_s=UNFOLLOWED_S), Other(True, LEADS, followed=True), COPIES),  # it was asleep
         (replace(RUNS, both_s=99), Other(True, LEADS, followed=True), LEADS),
         (replace(RUNS, both_s=BOTH_S, replica=1), Other(True, LEADS, followed=True), COPIES),
+        (replace(RUNS, unfollowed_s=99, hears_s=9), CUT_OFF, LEADS),  # or both would turn about for ever
+        (replace(RUNS, both_s=BOTH_S, replica=1, hears_s=9), CUT_OFF, LEADS),
+        (replace(RUNS, unfollowed_s=99), CUT_OFF, COPIES),  # both are cut off
     ],
 )
 def test_stepping_down(me: Me, other: Other, role: str) -> None:

@@ -17,7 +17,7 @@ from nodes.running import alive, gone, spark_of
 from standby_nodes.pairs import ALL, SELECTION, Pair, after, kill_leaders, lines, role, steady
 
 pytestmark = pytest.mark.timeout(1800)
-SECONDS, KILLS = 170, 10
+SECONDS, KILLS = 300, 10
 
 
 def test_all_operators_whoever_is_killed(tmp_path: Path) -> None:

@@ -258,7 +258,9 @@ def standby(
     out: Out = Path("out/bench"),
     trials: Annotated[int | None, typer.Option(metavar="N", help="Kills of the leader a cell.", min=1, show_default="5, quick 1")] = None,
     rate: Annotated[float | None, typer.Option(help="Tuples a second.", min=1, show_default="25")] = None,
-    batch: Annotated[list[int] | None, typer.Option(metavar="N", help="Only these batches (may be repeated).", min=1)] = None,
+    batch: Annotated[
+        list[int] | None, typer.Option(metavar="N", help="Only these batches (may be repeated); 0: one that is never full (UB).", min=0)
+    ] = None,
     query: Annotated[
         StandbyQuery | None, typer.Option(help="What runs on the node: selection keeps nothing, window does.", show_default="selection")
     ] = None,
@@ -270,7 +272,8 @@ def standby(
         from kigen.bench.standby_shown import draw_standby, standby_tables
 
         kind = None if query is None else query.value
-        settings = settings_of(quick, out=out, trials=trials, rate=rate, seed=seed, query=kind, batches=tuple(batch) if batch else None)
+        batches = tuple(n or None for n in batch) if batch else None
+        settings = settings_of(quick, out=out, trials=trials, rate=rate, seed=seed, query=kind, batches=batches)
         with _progress() as (tell, start):
             benchmark = StandbyBench(settings, tell)
             result = benchmark.run(start(benchmark.steps))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from pyspark import SparkContext
 
 from kigen.engine import Engine
 from kigen.spark.home import spark_home
-from kigen.spark.session import SparkUnavailable, start_session
+from kigen.spark.session import SparkUnavailable, is_ours, start_session
 
 _END_S = 120.0  # the JVM writes the archive while it ends
 _APP = """
@@ -29,19 +29,17 @@ def warm_spark(again: bool) -> None:
     if home.archive.exists() and not again:
         typer.echo(f"already there: {home.archive}")
         return
-    growing = home.folder / f"{os.getpid()}.jsa"
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            app = Path(folder) / "warm.cql"
-            app.write_text(_APP, encoding="utf-8")
-            with Engine(start_session(archive=growing)) as engine:
-                engine.run(app, drain=True)
-            _end_of_jvm()
+    if not is_ours():
+        raise SparkUnavailable("SPARK_HOME or PYSPARK_PYTHON is set: Spark starts from there, and nothing is kept for it")
+    with tempfile.TemporaryDirectory(dir=home.folder) as folder:  # if this ends early, the JVM has nowhere to write
+        app, growing = Path(folder) / "warm.cql", Path(folder) / "classes.jsa"
+        app.write_text(_APP, encoding="utf-8")
+        with Engine(start_session(archive=growing)) as engine:
+            engine.run(app, drain=True)
+        _end_of_jvm()
         if not growing.exists():
             raise SparkUnavailable("this Java keeps no archive of classes; Spark runs all the same, and starts as before")
         growing.replace(home.archive)
-    finally:
-        growing.unlink(missing_ok=True)
     typer.echo(f"{home.archive}: {home.archive.stat().st_size >> 20} MB of classes; Spark starts quicker from now on")
 
 
@@ -53,4 +51,8 @@ def _end_of_jvm() -> None:
     assert gateway is not None
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait(_END_S)
+    try:
+        gateway.proc.wait(_END_S)
+    except subprocess.TimeoutExpired as error:
+        gateway.proc.kill()
+        raise SparkUnavailable(f"Java did not end within {_END_S:g} s: nothing was kept") from error

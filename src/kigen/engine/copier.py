@@ -11,7 +11,7 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -29,7 +29,7 @@ class Copier:
     def __init__(
         self,
         address: str,
-        before: Sequence[tuple[str, Sequence[str]]],
+        before: Mapping[str, Sequence[str]],
         security: Security,
         lives: Lives,
         silence_s: float,
@@ -68,6 +68,7 @@ class Copier:
 
     def pause(self) -> None:
         self._fetching.clear()
+        self._offered = self._have  # what is offered now will be old when this one rests
         self.position = None  # the files go on from there
 
     def close(self) -> None:
@@ -87,14 +88,14 @@ class Copier:
             while not self._stopped.wait(_ASK_S):
                 try:
                     told = link.connection.call("copy_news")
-                except LinkError:
-                    before = self._other
-                    self._other = replace(before, heard=False)
-                    self._hears_since = None
+                except Exception as error:  # whatever it is, nothing was heard; and this thread must go on
+                    if not isinstance(error, LinkError):
+                        _log.warning("the other replica could not be asked: %r", error)
+                    self._other, self._hears_since = replace(self._other, heard=False), None
                     continue
-                role, position = str(told.get("role", UNDECIDED)), int(told.get("position", 0))
-                self._other = Other(True, role, position, bool(told.get("followed")), bool(told.get("deaf")))
-                self._hears_since = (self._hears_since or time.monotonic()) if self._other.deaf and self._hears() else None
+                role, position, unheard = str(told.get("role", UNDECIDED)), int(told.get("position", 0)), told.get("unheard") or []
+                self._other = Other(True, role, position, bool(told.get("followed")), bool(unheard))
+                self._hears_since = (self._hears_since or time.monotonic()) if unheard and self._hears(unheard) else None
                 self.saw_it_lead = self.saw_it_lead or self._other.role == LEADS
                 number = told.get("copy")
                 if number is not None:
@@ -102,10 +103,12 @@ class Copier:
         finally:
             link.close()
 
-    def _hears(self) -> bool:
-        return all(any(self._answers(address, stream) for address in addresses) for stream, addresses in self._before)
+    def _hears(self, streams: Sequence[str]) -> bool:
+        return all(any(self._answers(address, stream) for address in self._before.get(stream, ())) for stream in streams)
 
     def _answers(self, address: str, stream: str) -> bool:
+        if self._stopped.is_set():
+            return False
         with suppress(LinkError), Link(address, self._security, Patience(patience_s=0.0, call_s=self._silence_s)) as link:
             link.status(stream)
             return True

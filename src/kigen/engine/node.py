@@ -69,11 +69,11 @@ class NodeRun:
         self._security, self._lodging = security_of(nodes, part.node), lodging
         self._folder = options.state / self.name if lodging is None else lodging.folder
         self.run: Run | None = None
-        self._silence_s, self._deaf = entry.silence_us / 1e6, False
+        self._silence_s, self._relays = entry.silence_us / 1e6, dict[str, Relay]()
         self._state, self._began = "starting", time.time()
         self.queues = {stream: self._queue(stream, parts, nodes) for stream in part.plans}
         if lodging is None:
-            self._server = LinkServer(self.queues.values(), address, self._security, self.about, lambda: self._deaf)
+            self._server = LinkServer(self.queues.values(), address, self._security, self.about, lambda: bool(self.unheard))
         else:
             self._server = lodging.server
             for queue in self.queues.values():
@@ -131,9 +131,9 @@ class NodeRun:
         return time.monotonic() - self._led_at
 
     @property
-    def deaf(self) -> bool:
-        """Whether a node before has not been heard for as long as one may be silent."""
-        return self._deaf
+    def unheard(self) -> list[str]:
+        """A pair's: streams of nodes before that have been silent for longer than one may be."""
+        return [stream for stream, relay in self._relays.items() if self.paired and relay.deaf_s > self._silence_s]
 
     def hold(self, ends: Mapping[str, int]) -> bool:
         """Whether inputs have come so far."""
@@ -148,7 +148,6 @@ class NodeRun:
         """Whoever is read by a neighbour leads; a leader by hand acknowledges inputs whose results are delivered."""
         if not self.paired:
             return
-        self._deaf = any(relay.deaf_s > self._silence_s for relay in self._relays.values())
         if self._lodging is not None:
             if self.run is None:
                 self._lodging.whole(self)
@@ -226,7 +225,7 @@ class NodeRun:
             "pid": os.getpid(),
             "state": self._state,
             "up_s": round(time.time() - self._began, 1),
-            "deaf": self._deaf,
+            "deaf": bool(self.unheard),
         }
         told["from"] = {
             name: {

@@ -60,10 +60,10 @@ class PassiveNode:
         self._asked_since: float | None = None
         self._both_since: float | None = None
         self._done_at: float | None = None
-        self._server = LinkServer((), entry.addresses[replica], security, self.about, lambda: self._deaf)
+        self._server = LinkServer((), entry.addresses[replica], security, self.about, lambda: bool(self._unheard))
         self._server.copies = self
         self._access = Access(entry.addresses[replica], security, halting=True)
-        before = [(stream, nodes.entry(node).addresses) for stream, node in self.part.received.items()]
+        before = {stream: nodes.entry(node).addresses for stream, node in self.part.received.items()}
         self._copier = Copier(entry.addresses[1 - replica], before, security, self._lives, entry.silence_us / 1e6, entry.compress)
 
     # --- for whoever runs it -----------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class PassiveNode:
         leading = self._leading
         followed = leading is not None and leading.unfollowed_s == 0
         newest = self._copies.asked() if leading is not None else None
-        told = {"role": self._role, "position": self._at, "followed": followed, "deaf": self._deaf}
+        told = {"role": self._role, "position": self._at, "followed": followed, "unheard": self._unheard}
         return {**told, "copy": newest, "life": self._copies.life}
 
     def listed(self, copy: int) -> dict[str, Any]:
@@ -180,6 +180,7 @@ class PassiveNode:
 
     def _lead(self) -> None:
         self._copier.pause()
+        self._copies.forget()
         folder = self._lives.begin()
         told = told_of(folder, whole=False) or {}
         self._leading = NodeRun(
@@ -221,9 +222,9 @@ class PassiveNode:
         return {"starts": starts, "needs": needs, "position": self._position_of(run.queues)}
 
     @property
-    def _deaf(self) -> bool:
+    def _unheard(self) -> list[str]:
         leading = self._leading
-        return leading is not None and leading.deaf
+        return [] if leading is None else leading.unheard
 
     @property
     def _at(self) -> int:

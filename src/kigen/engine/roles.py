@@ -86,6 +86,8 @@ def _copying(me: Me, other: Other) -> tuple[str, str]:
 
 
 def _leading(me: Me, other: Other) -> tuple[str, str]:
+    if me.hears_s > 0:  # the other is read by somebody who does not know yet, or cannot reach this one: it has nothing new to give
+        return LEADS, ""
     if other.heard and other.role == LEADS and other.followed:
         if me.unfollowed_s >= UNFOLLOWED_S:
             return COPIES, "the other leads, and nobody reads here"

@@ -40,7 +40,7 @@ class Copies:
     def __init__(self, folder: Path, period_s: float) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         self._folder, self._period_s = folder, period_s
-        self.life = uuid.uuid4().hex[:8]  # of this process: marks of another's say nothing
+        self.life = _new_life()
         self._lock = threading.Lock()
         self._asked_at = self._made_at = self._fetched_at = -float("inf")
         self._newest: Made | None = None
@@ -48,6 +48,13 @@ class Copies:
         self._old: list[Path] = []
         self._told: dict[int, dict[str, Any]] = {}  # of the last few: a newer one may be there when it is whole on the other side
         self.given = Tally()
+
+    def forget(self) -> None:
+        """Whoever made them begins to work again: what there is was made in another life, and is not to be had any more."""
+        with self._lock:
+            self._old += [] if self._newest is None else [self._newest.folder]
+            self._newest, self._told, self.life = None, {}, _new_life()
+            self._made_at = self._fetched_at = -float("inf")
 
     def asked(self) -> int | None:
         """The other replica is there, and wants copies. The number of the newest. Old ones are removed here, not while a batch waits."""
@@ -122,6 +129,11 @@ class Copies:
 
     def close(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _new_life() -> str:
+    """Marks of another life, or of another process, say nothing."""
+    return uuid.uuid4().hex[:8]
 
 
 def link_tree(source: Path, target: Path, leave_out: frozenset[str]) -> None:

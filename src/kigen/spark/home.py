@@ -31,10 +31,15 @@ class Home:
         return self.folder / "kigen.jar"
 
     @property
+    def complete(self) -> bool:
+        return os.access(self.jar, os.R_OK) and os.access(self.folder / "bin" / "spark-submit", os.X_OK)
+
+    @property
     def archive(self) -> Path:
-        """The classes of a JVM, for that very JVM: another one would refuse them. It may not be there."""
+        """The classes of a JVM, for that very JVM and these very jars: others would not fit, and be refused. It may not be there."""
         java = java_path()
-        identity = f"{java}:{java.stat().st_mtime_ns}" if java.exists() else str(java)
+        made = [path.stat().st_mtime_ns if path.exists() else 0 for path in (java, self.folder / "jars")]
+        identity = f"{java}:{made}"
         return self.folder / f"classes-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jsa"
 
 
@@ -43,28 +48,28 @@ def spark_home() -> Home | None:
     installed = Path(pyspark.__file__).resolve().parent
     content = b"".join(source.read_bytes() for source in sources()) + f"{installed}:{pyspark.__version__}".encode()
     home = Home(_cache_directory() / f"spark-{hashlib.sha256(content).hexdigest()[:16]}")
-    if home.folder.is_dir():
+    if home.complete:
         return home
     try:
+        shutil.rmtree(home.folder, ignore_errors=True)  # something was removed from it
         home.folder.parent.mkdir(parents=True, exist_ok=True)
         _drop_orphans(home.folder.parent)
         scratch = Path(tempfile.mkdtemp(dir=home.folder.parent))
         try:
             for name in _LINKED:
-                if (installed / name).exists():
-                    (scratch / name).symlink_to(installed / name)
+                (scratch / name).symlink_to(installed / name)  # conf may come later
             compile_jar(java_path(), Home(scratch).jar)
             scratch.rename(home.folder)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     except Exception:  # any failure (no java, a read-only home, a lost race) costs speed only, never the run
-        return home if home.folder.is_dir() else None
+        return home if home.complete else None
     return home
 
 
 def java_path() -> Path:
     """The `java` that Spark's scripts will take."""
-    if "JAVA_HOME" in os.environ:
+    if os.environ.get("JAVA_HOME"):
         return Path(os.environ["JAVA_HOME"], "bin", "java").resolve()
     return Path(shutil.which("java") or "java").resolve()
 

@@ -97,7 +97,12 @@ def start_session(master: str | None = None, name: str = "kigen", archive: Path 
 def _class_data(home: Home | None, archive: Path | None) -> str:
     if archive is not None:
         return f'-XX:ArchiveClassesAtExit="{archive}"'
-    return f'-XX:SharedArchiveFile="{home.archive}"' if home is not None and home.archive.exists() else ""
+    return f'-XX:SharedArchiveFile="{home.archive}"' if home is not None and is_ours() and home.archive.exists() else ""
+
+
+def is_ours() -> bool:
+    """Whether Spark starts from our home: not if the user has one, nor if workers are another Python, whose PySpark may be another, too."""
+    return "SPARK_HOME" not in os.environ and os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable
 
 
 def _heap_mb() -> int:
@@ -124,8 +129,8 @@ def _launch(conf: SparkConf, home: Home | None) -> None:
         os.environ.setdefault(name, value)
     before = dict(os.environ)
     os.environ["PYTHONWARNINGS"] = "ignore"
-    if home is not None:
-        os.environ.setdefault("SPARK_HOME", str(home.folder))
+    if home is not None and is_ours():
+        os.environ["SPARK_HOME"] = str(home.folder)
     try:
         gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True, "stdout": log, "stderr": log})
     except (PySparkException, OSError) as error:
