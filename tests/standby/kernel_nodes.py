@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from kigen.cli.nodes import make_node
+from kigen.cli.up import unread
 from kigen.connectors import open_source
 from kigen.connectors.synthetic_source import SyntheticSource
 from kigen.engine.node import NodeRun
@@ -227,6 +228,7 @@ class Cluster:
         self._parts, self._nodes, self._options, self._own = parts, nodes, NodeOptions(state), own or {}
         self._which = {(name if not i else f"{name}.{i}"): (name, i) for name in parts for i in range(len(nodes.entry(name).addresses))}
         self.running: dict[str, NodeRun | PassiveNode] = {}
+        self._readers = {name: {reader for names in part.readers.values() for reader in names} for name, part in parts.items()}
         self._back_at = dict.fromkeys(self._which, 0.0)
         self.done: set[str] = set()
         self.lines: Lines = {}
@@ -242,8 +244,14 @@ class Cluster:
         for name, node_run in list(self.running.items()):
             if name in self.running and not node_run.active:
                 assert node_run.finished, name
-                for other in [n for n in self._which if self._which[n][0] == self._which[name][0]]:
-                    self._end(other)
+                self._end_all(self._which[name][0])
+        states = [(self._which[name][0], str(run.about()["state"])) for name, run in self.running.items()]
+        for node in unread(self._readers, {self._which[name][0] for name in self.done}, states):
+            self._end_all(node)
+
+    def _end_all(self, node: str) -> None:
+        for name in [n for n in self._which if self._which[n][0] == node]:
+            self._end(name)
 
     def kill(self, name: str, away_s: float) -> None:
         self.running.pop(name).stop()

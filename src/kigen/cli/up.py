@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from rich.live import Live
 from kigen.cli.display import closing_table
 from kigen.cli.nodes import GO, REPORT, NodesArguments, ask, describe, nodes_table, placed_parts, queues_table, replicas
 from kigen.cli.run import interruptible
+from kigen.engine.node import DELIVERING
 from kigen.engine.node_options import security_of
 from kigen.placement.cutting import parts_used
 from kigen.placement.nodes_file import NodesFile
@@ -53,7 +55,8 @@ def up_app(arguments: NodesArguments, report: Path | None) -> None:
     sys.stderr.write(f"state: {arguments.state_dir}\n")
     wanted = {q.name: name for name in used for q in parts[name].app.queries if not q.sent}
     all_of_them = replicas(nodes, used)
-    with interruptible() as stopped, Processes(arguments, all_of_them) as processes:
+    readers = {name: {reader for names in parts[name].readers.values() for reader in names} for name in used}
+    with interruptible() as stopped, Processes(arguments, all_of_them, readers) as processes:
         display = _Display(nodes, all_of_them)
         with display:
             finished = processes.run(stopped, display.show)
@@ -68,10 +71,13 @@ def up_app(arguments: NodesArguments, report: Path | None) -> None:
 
 
 class Processes:
-    """`which`: each process's name, its node and its replica."""
+    """`which`: each process's name, its node and its replica. `readers`: who reads from a node."""
 
-    def __init__(self, arguments: NodesArguments, which: dict[str, tuple[str, int]]) -> None:
-        self._arguments, self._which = arguments, which
+    def __init__(
+        self, arguments: NodesArguments, which: dict[str, tuple[str, int]], readers: Mapping[str, Collection[str]] | None = None
+    ) -> None:
+        self._arguments, self._which, self._readers = arguments, which, readers or {}
+        self._done: set[str] = set()  # nodes
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._killed_at: dict[str, list[float]] = {}
         self._again_at: dict[str, float] = {}  # failed, while their other replicas work
@@ -110,9 +116,12 @@ class Processes:
                 elif code:
                     self._failed(name, code)
                 else:
-                    self._end_others(name)
+                    self._end(self._which[name][0])
             self._try_again()
             told = show({**self._running, **self._again_at})
+            states = [(self._which[name][0], about["state"]) for name, about in told.items() if about is not None]
+            for node in unread(self._readers, self._done, states):
+                self._end(node)
             if not self._go.exists() and all(about is not None and about["state"] != "starting" for about in told.values()):
                 self._go.touch()
         return True
@@ -142,9 +151,9 @@ class Processes:
         sys.stderr.write(f"node {name} was killed ({by}); starting it again\n")
         self._start(name)
 
-    def _end_others(self, done: str) -> None:
-        """One of a node's replicas is done: all has been delivered, and the other is not needed any more."""
-        node = self._which[done][0]
+    def _end(self, node: str) -> None:
+        """One of a node's replicas is done, or all who read from it are: all has been delivered, and it is not needed any more."""
+        self._done.add(node)
         self._again_at = {name: at for name, at in self._again_at.items() if self._which[name][0] != node}
         for name, process in list(self._running.items()):
             if self._which[name][0] == node:
@@ -174,6 +183,12 @@ class Processes:
     def _last_words(self, name: str) -> str:
         lines = self._log(name).read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(lines[-5:]) or f"it said nothing (log: {self._log(name)})"
+
+
+def unread(readers: Mapping[str, Collection[str]], done: Collection[str], states: Iterable[tuple[str, str]]) -> list[str]:
+    """Nodes that wait for nobody: a node that was killed when its last reader was done does not know that it was."""
+    waiting = dict.fromkeys(node for node, state in states if state == DELIVERING and node not in done)
+    return [node for node in waiting if readers.get(node) and all(reader in done for reader in readers[node])]
 
 
 def merge_reports(state: Path, wanted: dict[str, str]) -> dict[str, Any]:

@@ -34,6 +34,7 @@ SELF = "spark"  # this node's own run, as a reader of its queues
 
 
 QUEUES, CHECKPOINT = "queues", "checkpoint"  # below a node's folder
+DELIVERING = "delivering"  # its own work is done
 
 
 def open_queue(part: Part, name: str, folder: Path) -> Queue:
@@ -194,7 +195,7 @@ class NodeRun:
             return False  # stopped, or failed: `stop` will say
         for name in self.part.used:
             self.queues[name].ack(SELF, self.queues[name].status()["end"])
-        self._state = "relaying" if self.run is None and not self._ended else "delivering"
+        self._state = "relaying" if self.run is None and not self._ended else DELIVERING
         if any(not _delivered(queue) for queue in self.queues.values()):
             return True
         if self.paired:

@@ -1,0 +1,56 @@
+"""A node is gone while those who read from it come to their end: when it is back, it waits for nobody, and nobody for it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+from standby.kernel_nodes import Cluster, KernelRun, bag, undisturbed
+from standby_nodes.pairs import SELECTION, Pair
+
+from kigen.cli.loading import load
+from kigen.cli.nodes import NodesArguments, placed_parts
+from kigen.cli.up import unread
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.mark.parametrize("standby", ['standby = "upstream"', 'standby = "active"', 'standby = "passive"\nperiod = "300 ms"'])
+def test_up_is_gone_when_its_reader_ends(standby: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps inputs until the pair's results are delivered, and the pair ends meanwhile."""
+    monkeypatch.setattr("kigen.engine.node.Run", KernelRun)
+    monkeypatch.setattr(KernelRun, "rng", Random(1))
+    pair = Pair(tmp_path, SELECTION, standby, 20)
+    arguments = NodesArguments(pair.app, pair.app.with_name("nodes.toml"), "deadline", 10, None, pair.state, None, "pack", None)
+    nodes, _, parts = placed_parts(arguments)
+    cluster, killed = Cluster(parts, nodes, pair.state), False
+    deadline = time.monotonic() + 120
+    try:
+        while not cluster.all_done:
+            assert time.monotonic() < deadline, {name: run.about() for name, run in cluster.running.items()}
+            cluster.look()
+            if not killed and "up" in cluster.running and all_sent(cluster):
+                cluster.kill("up", 3.0)
+                killed = True
+            time.sleep(0.005)
+    finally:
+        cluster.close()
+    assert killed
+    assert bag(cluster.lines) == bag(undisturbed(load(pair.app)))
+
+
+def all_sent(cluster: Cluster) -> bool:
+    told = cluster.running["up"].about()
+    leaders = [run for name, run in cluster.running.items() if name.startswith("mid") and run.about()["role"] == "leads"]
+    taken = [run.about()["queues"]["cars"]["end"] for run in leaders if "cars" in run.about()["queues"]]
+    return told["state"] == "delivering" and taken == [told["queues"]["cars"]["end"]]
+
+
+def test_who_waits_for_nobody() -> None:
+    readers = {"a": {"b", "c"}, "b": {"c"}, "c": set[str]()}
+    assert unread(readers, {"c"}, [("a", "delivering"), ("b", "delivering")]) == ["b"]
+    assert unread(readers, {"b", "c"}, [("a", "running")]) == []
+    assert unread(readers, {"b", "c"}, [("a", "delivering"), ("a", "delivering")]) == ["a"]
+    assert unread(readers, set(), [("c", "delivering")]) == []
