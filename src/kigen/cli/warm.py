@@ -40,6 +40,9 @@ def warm_spark(again: bool) -> None:
         if not growing.exists():
             raise SparkUnavailable("this Java keeps no archive of classes; Spark runs all the same, and starts as before")
         growing.replace(home.archive)
+    for old in home.folder.glob("classes-*.jsa"):
+        if old != home.archive:
+            old.unlink()  # of another Java, or of jars that were replaced
     typer.echo(f"{home.archive}: {home.archive.stat().st_size >> 20} MB of classes; Spark starts quicker from now on")
 
 
