@@ -22,9 +22,9 @@ CREATE QUERY q AS SELECT a FROM s [ROWS 3];
 pytestmark = pytest.mark.timeout(600)
 
 
-def kigen(*arguments: str) -> subprocess.Popen[str]:
+def kigen(*arguments: str, **environment: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "kigen.cli.main", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
 
 
 def test_a_live_run_for_a_while(tmp_path: Path) -> None:
@@ -77,3 +77,14 @@ def test_a_bad_row_is_exit_1_with_its_place_and_no_stack_trace(tmp_path: Path) -
     assert f"{tmp_path / 's.csv'}:3: field 'a'" in err
     assert "Traceback" not in err
     assert "nanobind" not in err
+
+
+def test_spark_is_warmed_once_and_not_for_a_spark_of_the_users_own() -> None:
+    process = kigen("warm")
+    out, err = process.communicate(timeout=500)
+    assert process.returncode == 0, err
+    assert Path(out.removeprefix("already there: ").partition(".jsa")[0] + ".jsa").stat().st_size > 1 << 20
+    process = kigen("warm", "--again", SPARK_HOME="/opt/spark")
+    _, err = process.communicate(timeout=500)
+    assert process.returncode == 1
+    assert err.startswith("error: SPARK_HOME or PYSPARK_PYTHON is set")
