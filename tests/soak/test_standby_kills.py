@@ -9,7 +9,7 @@ from pathlib import Path
 
 from standby_nodes.pairs import ALL, SELECTION, Pair, kill_leaders
 
-RUN_S = 600
+RUN_S, KILL_S = 600, 40  # a run at most; a kill and a restart on two cores
 
 
 def test_a_hundred_leaders_killed(tmp_path: Path) -> None:
@@ -21,8 +21,9 @@ def test_a_hundred_leaders_killed(tmp_path: Path) -> None:
         folder = tmp_path / str(rounds)
         folder.mkdir()
         batch, codec = rng.choice((1, 2, 10, 25, 50, 200)), rng.choice(("none", "zlib", "zstd", "lz4"))
+        seconds = min(RUN_S, 60 + KILL_S * (count - kills))
         queries, rate = ((ALL, 25), (SELECTION, 60))[rounds % 2]
-        pair = Pair(folder, queries, f'standby = "lazy"\nbatch = {batch}\ncompress = "{codec}"', RUN_S, rate, seed=rng.randint(1, 1000))
+        pair = Pair(folder, queries, f'standby = "lazy"\nbatch = {batch}\ncompress = "{codec}"', seconds, rate, seed=rng.randint(1, 1000))
         with pair.up() as up:
             done = kill_leaders(pair, up, count - kills, rng)
             assert up.end() == 0, f"seed {seed}, round {rounds}: {up.said}"
