@@ -341,3 +341,35 @@ def test_a_server_that_is_cut_off_is_left_for_one_that_is_not(tmp_path: Path) ->
         relay.close()
     for queue in before.values():
         queue.close()
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_readers_that_follow_different_servers_meet(more: int, tmp_path: Path) -> None:
+    """At the one that more of them follow, else at the first; nobody was gone, so it is no change of server."""
+    addresses = [free_address(), free_address()]
+    names = ["early"] * (1 + more) + ["late"]
+    readers = [f"{name}{i}" for i, name in enumerate(names)]
+    before = [queue_at(tmp_path / str(i), readers) for i in range(2)]
+    here = {name: queue_at(tmp_path / name, ["last"]) for name in readers}
+    with LinkServer([before[1]], addresses[1]):
+        relays = [Relay(here[name], addresses, name, marks=marks, watch=WATCH) for name in readers[:-1]]
+        until(lambda: all(relay.connected and relay.address == addresses[1] for relay in relays), "the second server")
+        with LinkServer([before[0]], addresses[0]):
+            relays.append(Relay(here[readers[-1]], addresses, readers[-1], marks=marks, watch=WATCH))
+            until(lambda: relays[-1].connected, "the late one")
+            assert relays[-1].address == addresses[0]
+            for queue in before:
+                queue.append(batch(list(range(10))), 0)
+            meet = addresses[1 if more else 0]
+            until(lambda: all(relay.connected and relay.address == meet for relay in relays), "one server")
+            for queue in before:
+                queue.append(batch(list(range(10, 20))), 10)
+            until(lambda: all(queue.status()["end"] == 20 for queue in here.values()), "the rest")
+            time.sleep(6)
+            assert all(relay.address == meet for relay in relays), "they stay"
+            assert all(relay.switched == [] for relay in relays)
+            assert all(content(queue) == list(range(20)) for queue in here.values())
+            for relay in relays:
+                relay.close()
+    for queue in (*before, *here.values()):
+        queue.close()

@@ -1,7 +1,8 @@
 """A stream on its way through nodes: a thread follows the queue of the node before and appends to this node's own.
 
 A node before that has a standby is one of two servers whose queues hold the same rows at the same offsets: where one does not answer, the
-other is followed, from where the queue here ends. Rows are taken over in whole steps, up to a mark (`marks`): between marks, replicas
+other is followed, from where the queue here ends. Readers that have come to follow different ones meet again at the one that more
+of them follow, so that the other can stand by. Rows are taken over in whole steps, up to a mark (`marks`): between marks, replicas
 may have saved and loaded their state at different times, and nobody needs half a step.
 Invariant: the queue here holds what the one before holds, in order, nothing twice. What is in it is acknowledged there (this node's files
 answer for it from then on), unless acks are given by hand (`by_hand`: a node with a standby keeps its inputs there until its results
@@ -13,9 +14,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -28,7 +30,7 @@ from kigen.links.errors import LinkDown, LinkError, QueueClosed, UnknownStream
 from kigen.links.queue import Queue
 from kigen.links.record import ENDED, NO_PROGRESS
 
-_AGAIN_S, _TURN_S, _TELL_S = 0.2, 0.02, 1.0
+_AGAIN_S, _TURN_S, _TELL_S, _MEET_S = 0.2, 0.02, 1.0, 5.0
 _REMEMBERED = 100_000  # marks, for acks by hand
 PRODUCER = "relay"
 
@@ -78,6 +80,7 @@ class Relay:
         self._watch = watch or Watch()
         self._at = 0  # which address
         self._eager = threading.Event()  # a batch is not waited for
+        self._joining = False  # to be left for where others are; it is there itself
         self._stopped = threading.Event()
         self._link: Link | None = None
         self._acks: Acker | None = None
@@ -162,9 +165,10 @@ class Relay:
 
     def _turn(self, heard: bool) -> None:
         """`heard`: the server that is left had been followed."""
+        joining, self._joining = self._joining, False
         if len(self._addresses) > 1:
             self._at = (self._at + 1) % len(self._addresses)
-            if heard and self._queue.status()["progress_us"] != ENDED:
+            if heard and not joining and self._queue.status()["progress_us"] != ENDED:
                 self.switched.append({"suspected_s": time.time()})
         self._stopped.wait(_TURN_S if heard and len(self._addresses) > 1 else _AGAIN_S)
 
@@ -193,16 +197,21 @@ class Relay:
 
     def _ping(self, followed: Link, over: threading.Event) -> None:
         """Asks on a connection of its own; silence ends the following, and another server is tried. So does one that is cut off from what
-        it reads itself, if another is not."""
-        link, looked_s = Link(self.address, self._security, self._short), 0.0
+        it reads itself, if another is not; and one that fewer follow than another."""
+        link, looked_s, met_s = Link(self.address, self._security, self._short), 0.0, time.monotonic()
         try:
             while not over.wait(self._watch.every_s):
                 try:
-                    deaf = link.status(self._queue.name)["deaf"]
-                    if deaf and time.monotonic() - looked_s > self._watch.silence_s:
-                        looked_s = time.monotonic()
-                        if self._another_hears():
+                    told, now = link.status(self._queue.name), time.monotonic()
+                    if told["deaf"] and now - looked_s > self._watch.silence_s:
+                        looked_s = now
+                        if any(not other["deaf"] for _, other in self._others()):
                             raise LinkDown(f"{self.address} is cut off from what it reads")
+                    if not told["deaf"] and now - met_s > _MEET_S:
+                        met_s = now
+                        if self._others_are_elsewhere(told["followed"]):
+                            self._joining = True
+                            raise LinkDown(f"others do not follow {self.address}")
                 except LinkError:
                     if not over.is_set():
                         followed.stop()
@@ -210,13 +219,16 @@ class Relay:
         finally:
             link.close()
 
-    def _another_hears(self) -> bool:
-        for address in self._addresses:
-            if address != self.address:
+    def _others(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The servers that are not followed: which, and what they say."""
+        for at, address in enumerate(self._addresses):
+            if at != self._at:
                 with suppress(LinkError), Link(address, self._security, self._short) as link:
-                    if not link.status(self._queue.name)["deaf"]:
-                        return True
-        return False
+                    yield at, link.status(self._queue.name)
+
+    def _others_are_elsewhere(self, here: int) -> bool:
+        """More of them than here; or as many, and the first is to have them all."""
+        return any(not told["deaf"] and (told["followed"], -at) > (max(here, 1), -self._at) for at, told in self._others())
 
     @property
     def _short(self) -> Patience:

@@ -78,6 +78,11 @@ class LinkServer:
             raise LinkRefused(f"cannot serve at {where}: {error}") from error
         self.address = Address(where.host, self._service.port)
 
+    @property
+    def followed(self) -> int:
+        """How many follow a stream here."""
+        return sum(count > 0 for count in list(self.followers.values()))
+
     def add(self, queue: Queue) -> None:
         self.queues[queue.name] = queue
 
@@ -140,7 +145,7 @@ class _Service(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow counts as 
         if kind == "open_reader":
             self._server.asked[how["name"]] = time.monotonic()
         answer = act(self._server.queue(how["stream"]), kind, how)
-        return {**answer, "deaf": self._server.deaf()} if kind == "status" else answer
+        return {**answer, "deaf": self._server.deaf(), "followed": self._server.followed} if kind == "status" else answer
 
     def _copy(self, kind: str, how: dict[str, Any]) -> dict[str, Any] | bytes:
         desk = self._server.copies
