@@ -280,6 +280,16 @@ def certificate(folder: Path) -> Security:
     return Security.from_files(folder / "token", cert, key, cert)
 
 
+def test_a_connection_that_another_thread_gave_up_is_made_anew(queue: Queue) -> None:
+    with LinkServer([queue]) as server, Link(str(server.address)) as link:
+        link.status("s")
+        link.connection.client().close()
+        assert link.status("s")["end"] == 0
+        link.connection.client().close()
+        queue.append(batch([0]), 0)
+        assert next(iter(link.follow("s", 0))).count == 1
+
+
 def test_token_and_tls(queue: Queue, tmp_path: Path) -> None:
     both = certificate(tmp_path)
     queue.append(batch([0, 1]))

@@ -114,7 +114,7 @@ class Connection:
             raise LinkRefused(f"{self.address} refuses the token: both sides must be given the same") from error
         if self._closed:
             raise QueueClosed(f"the link to {self.address} is closed") from error
-        if not isinstance(error, TROUBLE):
+        if not isinstance(error, TROUBLE) and not _was_dropped(error):
             raise error
 
     def drop(self, client: Any) -> None:
@@ -136,6 +136,11 @@ class Connection:
             client, self._client = self._client, None
         if client is not None:
             client.close()
+
+
+def _was_dropped(error: Exception) -> bool:
+    """Another thread found the connection broken, and gave it up: the next try makes a new one."""
+    return isinstance(error, pa.ArrowInvalid) and "is closed" in str(error)
 
 
 def _act(client: Any, action: str, body: bytes, options: Any) -> dict[str, Any]:

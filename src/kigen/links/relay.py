@@ -226,9 +226,15 @@ class Relay:
                 with suppress(LinkError), Link(address, self._security, self._short) as link:
                     yield at, link.status(self._queue.name)
 
-    def _others_are_elsewhere(self, here: int) -> bool:
-        """More of them than here; or as many, and the first is to have them all."""
-        return any(not told["deaf"] and (told["followed"], -at) > (max(here, 1), -self._at) for at, told in self._others())
+    def _others_are_elsewhere(self, here: list[str]) -> bool:
+        """More of them than here; or as many, and the first is to have them all. Who is seen at both has left one, and does not count."""
+        mine = {f"{self._queue.name}/{self._reader}"}
+        for at, told in self._others():
+            there = set(told["followed"]) - mine
+            count = len(there - set(here))
+            if not told["deaf"] and count and (count, -at) > (len((set(here) | mine) - there), -self._at):
+                return True
+        return False
 
     @property
     def _short(self) -> Patience:

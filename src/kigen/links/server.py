@@ -79,9 +79,9 @@ class LinkServer:
         self.address = Address(where.host, self._service.port)
 
     @property
-    def followed(self) -> int:
-        """How many follow a stream here."""
-        return sum(count > 0 for count in list(self.followers.values()))
+    def followed(self) -> list[str]:
+        """Who follows a stream here, or was here and has not been missed yet."""
+        return sorted(f"{stream}/{reader}" for (stream, reader), count in list(self.followers.items()) if count > 0)
 
     def add(self, queue: Queue) -> None:
         self.queues[queue.name] = queue
