@@ -65,11 +65,12 @@ def test_two_servers_of_the_same_rows(seed: int, tmp_path: Path) -> None:
             if count:
                 queue.append(batch(list(range(end, end + count))), end)
         if rng.random() < 0.2:
+            followed = int(relay.address.endswith(addresses[1].rpartition(":")[2]))  # before one is closed: it turns over at once
             for at in (0, 1):
                 server = servers[at]
                 if server is None:
                     servers[at] = LinkServer([before[at]], addresses[at])
-                elif at == relay.address.endswith(addresses[1].rpartition(":")[2]):  # the one that is followed
+                elif at == followed:
                     server.close()
                     servers[at], down = None, down + 1
         time.sleep(rng.choice((0.0, 0.05)))
