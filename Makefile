@@ -21,11 +21,13 @@ check: setup     ## lint, types, layers
 	$(VENV)/python -m pytest -q tests/architecture
 
 test: check      ## the checks and all tests: what CI runs
-	$(VENV)/python -m pytest -q -n auto --dist worksteal --ignore=tests/spark --ignore=tests/cli --ignore=tests/nodes --ignore=tests/standby_nodes --ignore=tests/soak --ignore=tests/architecture --ignore=tests/docs
+	$(VENV)/python -m pytest -q -n auto --dist worksteal --ignore=tests/links --ignore=tests/standby --ignore=tests/spark --ignore=tests/cli --ignore=tests/nodes --ignore=tests/standby_nodes --ignore=tests/soak --ignore=tests/architecture --ignore=tests/docs
+	$(VENV)/python -m pytest -q tests/links tests/standby
 	$(VENV)/python -m pytest -q tests/spark tests/cli tests/nodes tests/standby_nodes tests/docs
 
 fast: setup      ## the tests without Spark only
-	$(VENV)/python -m pytest -q -n auto --dist worksteal --ignore=tests/spark --ignore=tests/cli --ignore=tests/nodes --ignore=tests/standby_nodes --ignore=tests/soak --ignore=tests/docs
+	$(VENV)/python -m pytest -q -n auto --dist worksteal --ignore=tests/links --ignore=tests/standby --ignore=tests/spark --ignore=tests/cli --ignore=tests/nodes --ignore=tests/standby_nodes --ignore=tests/soak --ignore=tests/docs
+	$(VENV)/python -m pytest -q tests/links tests/standby
 
 soak: setup      ## the long runs: 5,000 random queries, 100 kills, 100 leaders killed
 	KIGEN_SOAK=1 $(VENV)/python -m pytest -q --timeout=0 tests/soak tests/nodes tests/standby_nodes tests/standby
