@@ -16,8 +16,8 @@ from standby_nodes.pairs import ALL, Pair
 from kigen.cli.loading import load
 from kigen.cli.nodes import NodesArguments, placed_parts
 
-pytestmark = pytest.mark.timeout(300)
-PATIENCE_S = 120.0
+pytestmark = pytest.mark.timeout(900)
+PATIENCE_S = 240.0
 
 
 def until(cluster: Cluster, there: Callable[[], bool]) -> None:

@@ -14,7 +14,7 @@ from kigen.cli.loading import load
 from kigen.cli.nodes import NodesArguments, placed_parts
 from kigen.cli.up import unread
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.mark.parametrize("standby", ['standby = "upstream"', 'standby = "active"', 'standby = "passive"\nperiod = "300 ms"'])
@@ -26,7 +26,7 @@ def test_up_is_gone_when_its_reader_ends(standby: str, tmp_path: Path, monkeypat
     arguments = NodesArguments(pair.app, pair.app.with_name("nodes.toml"), "deadline", 10, None, pair.state, None, "pack", None)
     nodes, _, parts = placed_parts(arguments)
     cluster, killed = Cluster(parts, nodes, pair.state), False
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     try:
         while not cluster.all_done:
             assert time.monotonic() < deadline, {name: run.about() for name, run in cluster.running.items()}
