@@ -228,7 +228,7 @@ class Cluster:
         self._parts, self._nodes, self._options, self._own = parts, nodes, NodeOptions(state), own or {}
         self._which = {(name if not i else f"{name}.{i}"): (name, i) for name in parts for i in range(len(nodes.entry(name).addresses))}
         self.running: dict[str, NodeRun | PassiveNode] = {}
-        self._readers = {name: {reader for names in part.readers.values() for reader in names} for name, part in parts.items()}
+        self._readers = {name: part.read_by for name, part in parts.items()}
         self._back_at = dict.fromkeys(self._which, 0.0)
         self.done: set[str] = set()
         self.lines: Lines = {}

@@ -55,7 +55,7 @@ def up_app(arguments: NodesArguments, report: Path | None) -> None:
     sys.stderr.write(f"state: {arguments.state_dir}\n")
     wanted = {q.name: name for name in used for q in parts[name].app.queries if not q.sent}
     all_of_them = replicas(nodes, used)
-    readers = {name: {reader for names in parts[name].readers.values() for reader in names} for name in used}
+    readers = {name: parts[name].read_by for name in used}
     with interruptible() as stopped, Processes(arguments, all_of_them, readers) as processes:
         display = _Display(nodes, all_of_them)
         with display:

@@ -124,7 +124,7 @@ class NodeRun:
     @property
     def unfollowed_s(self) -> float:
         """How long no neighbour has read from here; 0: one does."""
-        others = {name for names in self.part.readers.values() for name in names}
+        others = self.part.read_by
         followers = list(self._server.followers.items())
         if any(count > 0 and reader.partition(".")[0] in others for (_, reader), count in followers):
             self._led_at = time.monotonic()

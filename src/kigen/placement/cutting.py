@@ -50,6 +50,11 @@ class Part:
     used: set[str] = field(default_factory=set)  # received streams that its own app reads
     plans: dict[str, Sent] = field(default_factory=dict)  # of all streams it has a queue of
 
+    @property
+    def read_by(self) -> set[str]:
+        """The nodes that read anything from here."""
+        return {name for names in self.readers.values() for name in names}
+
 
 def cut(app: App, nodes: NodesFile, planned: PlacedPlan, placed: Placement) -> dict[str, Part]:
     return _Cutter(app, nodes, planned, placed).parts()

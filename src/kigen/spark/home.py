@@ -3,7 +3,7 @@
 Why (docs/decisions/016): a third of a start was Python workers that import PySpark from a zip file, which holds no compiled code, and much
 of the rest a JVM that reads and verifies thousands of classes. This home has no zip, so workers import the installed PySpark; and an
 archive of classes that one run has left here (`kigen warm`) is mapped into memory by all later ones.
-Invariant: a home is complete when it is there. A Spark without it is slower, and otherwise the same.
+Invariant: a home is used only when it is complete. A Spark without it is slower, and otherwise the same.
 """
 
 from __future__ import annotations
