@@ -28,7 +28,7 @@ fast: setup      ## the tests without Spark; those that wait for processes and s
 	$(VENV)/python -m pytest -q tests/links tests/standby
 
 soak: setup      ## the long runs: 5,000 random queries, 100 kills, 100 leaders killed
-	KIGEN_SOAK=1 $(VENV)/python -m pytest -q --timeout=0 tests/soak tests/nodes tests/standby_nodes tests/standby
+	KIGEN_SOAK=1 $(VENV)/python -m pytest -q --timeout=0 tests/soak tests/nodes tests/standby_nodes tests/standby tests/protocol
 
 bench: setup     ## all benchmarks, short forms, one after the other: over an hour, on a machine that does nothing else
 	for name in floor lifetimes shared-joins deadlines links placement nodes standby; do $(VENV)/kigen bench $$name --quick || exit 1; done

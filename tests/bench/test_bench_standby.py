@@ -19,7 +19,7 @@ from kigen.bench.standby_shown import draw_standby, standby_tables
 
 
 def about(role: str, sent: dict[str, int], wire: int) -> dict[str, Any]:
-    tallies = {name: {"tuples": size // 10, "payload_bytes": size} for name, size in sent.items()}
+    tallies = {name: {"tuples": size // 10, "payload_bytes": size, "plain_bytes": size * 2, "messages": 1} for name, size in sent.items()}
     return {"role": role, "sent": tallies, "from": {"s": {"wire_bytes": wire, "rows": 1, "switched": []}} if wire else {}}
 
 
@@ -41,6 +41,7 @@ def test_bytes_tuples_and_cpu_between_two_moments(leader: str, other: str) -> No
     assert found["primary_bytes"] == {"payload": 3000, "wire": 3400}
     assert found["backup_bytes"] == {"payload": 600, "wire": 800}
     assert found["overhead"] == {"payload": 0.2, "wire": 0.2353}
+    assert found["backup_packed"] == 0.5
     assert found["cpu_us_a_tuple"] == {"up": 10_000, "leader": 20_000, "standby": 5_000, "down": 0}
 
 
@@ -97,7 +98,7 @@ def test_what_is_run() -> None:
     labels = [(one.label, one.compress) for one in QUICK.contestants]
     assert labels[0] == ("restart", "none")
     assert ("UB", "none") in labels
-    assert ("50", "zlib") in labels
+    assert ("20", "zlib") in labels
     whole = [(one.label, one.compress) for one in StandbySettings().contestants]
     assert len(whole) == len(set(whole)) == 1 + 12 + 10 + 10 + 2
     assert ("passive", "zlib") in whole

@@ -292,6 +292,27 @@ def test_holes_where_rows_were_let_go(seed: int, tmp_path: Path) -> None:
     here.close()
 
 
+@pytest.mark.parametrize("skipping", [False, True])
+def test_released_before_it_was_heard_again(skipping: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that is started again with everything done may end before its relay has met the node before."""
+    how = Following("none", None, skipping, by_hand=True)
+    with (
+        queue_at(tmp_path / "a", ["n", "n.1"], ["n"]) as before,
+        queue_at(tmp_path / "here", ["last"]) as here,
+        LinkServer([before]) as server,
+    ):
+        before.append(batch(list(range(10))), 0)
+        relay = Relay(here, str(server.address), "n", following=how, marks=marks, hole=hole)
+        until(lambda: here.status()["end"] == 10, "the rows")
+        relay.close()
+        assert before.status()["start"] == 0
+        monkeypatch.setattr(Relay, "_work", lambda _: None)  # it never meets the node before
+        again = Relay(here, str(server.address), "n", following=how, marks=marks, hole=hole)
+        again.release(["n", "n.1"])
+        assert before.status()["start"] == 10
+        again.close()
+
+
 @pytest.mark.parametrize("silent", [False, True], ids=["broken", "swallowed"])
 def test_a_cut_link_is_noticed_and_healed(silent: bool, tmp_path: Path) -> None:
     with queue_at(tmp_path / "a", ["here"]) as before, queue_at(tmp_path / "here", ["last"]) as here, LinkServer([before]) as server:

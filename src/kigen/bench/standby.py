@@ -52,7 +52,7 @@ class StandbySettings:
         return tuple(one for one in found if self.query == "selection" or one.standby != "upstream")
 
 
-_PRESSED = tuple((batch, codec) for codec in ("zlib", "zstd") for batch in (10, 50))
+_PRESSED = tuple((batch, codec) for codec in ("zlib", "zstd") for batch in (10, 20, 30))
 QUICK = StandbySettings(batches=(1, 10, 25, 50, None), codecs=("none",), more=_PRESSED, trials=1, measure_s=12.0)
 
 
@@ -150,7 +150,7 @@ def spent(before: Snapshot, after: Snapshot) -> dict[str, Any]:
     primary = {"payload": sent("up", leader, "payload_bytes") + sent(leader, "down", "payload_bytes"), "wire": wire(leader) + wire("down")}
     copies = after.copied(other) - before.copied(other)
     backup = {"payload": sent("up", other, "payload_bytes") + copies, "wire": wire(other)}
-    tuples = sent("up", leader, "tuples")
+    tuples, plain = sent("up", leader, "tuples"), sent("up", other, "plain_bytes")
     cpu_us = {name: 1e6 * (after.cpu_s[name] - before.cpu_s[name]) / max(tuples, 1) for name in after.told}
     names = {leader: "leader", other: "standby"}
     return {
@@ -159,6 +159,8 @@ def spent(before: Snapshot, after: Snapshot) -> dict[str, Any]:
         "tuples": {"leader": tuples, "standby": sent("up", other, "tuples")},
         "primary_bytes": primary,
         "backup_bytes": backup,
+        "backup_packed": round(sent("up", other, "payload_bytes") / plain, 4) if plain else None,  # of the very same messages, by plain
+        "backup_messages": sent("up", other, "messages"),
         "overhead": {what: round(backup[what] / max(primary[what], 1), 4) for what in primary},
         "cpu_us_a_tuple": {names.get(name, name): round(us) for name, us in cpu_us.items()},
     }

@@ -15,6 +15,7 @@ from rich.text import Text
 from kigen.bench.drawing import save, unframe
 
 _CODECS = {"none": "#d94801", "zlib": "#2171b5", "zstd": "#238b45", "lz4": "#6a51a3"}
+_NODES = ("up", "leader", "standby", "down")
 _PARTS = {"detection_s": ("detection", "#e3e3e8"), "reconnection_s": ("reconnection", "#bdbdbd"), "data_s": ("data recovery", "#6baed6")}
 
 
@@ -27,12 +28,13 @@ def standby_tables(result: dict[str, Any]) -> RenderableType:
         "overhead %",
         "on the wire %",
         "tuples sent %",
+        "packed to %",
         "detection ms",
         "reconnection ms",
         "data ms",
         "under way ms",
         "outage ms",
-        "CPU us a tuple",
+        *(f"CPU us a tuple, {name}" for name in _NODES),
         "load",
     ):
         table.add_column(name, justify="right")
@@ -43,22 +45,30 @@ def standby_tables(result: dict[str, Any]) -> RenderableType:
             cell["compress"],
             *(f"{100 * cell['overhead'][what]:.1f}" for what in ("payload", "wire")),
             f"{100 * tuples['standby'] / max(tuples['leader'], 1):.0f}",
+            "-" if cell["backup_packed"] is None else f"{100 * cell['backup_packed']:.0f}",
             *(_ms(cell[key]) for key in _PARTS),
             "-" if cell["under_way_s"] is None else f"{1000 * cell['under_way_s']:,.0f}",
             _ms(cell["outage_s"]),
-            " / ".join(f"{name} {us:,}" for name, us in cell["cpu_us_a_tuple"].items()),
+            *_cpu(cell),
             f"{cell['load']:g}",
         )
-    cpu = " / ".join(f"{name} {us:,}" for name, us in restart["cpu_us_a_tuple"].items())
-    table.add_row("restart", "-", *["-"] * 7, _ms(restart["outage_s"]), cpu, f"{restart['load']:g}")
+    table.add_row("restart", "-", *["-"] * 8, _ms(restart["outage_s"]), *_cpu(restart), f"{restart['load']:g}")
     told = (
         f"{machine['cores']} cores, {machine['date']}; {settings['query']} at {settings['rate']:g} tuples a second, "
-        f"{settings['trials']} kills a cell, "
-        f"silence {settings['silence_s']:g} s; load: of the machine when the cell began"
+        f"{_kills(settings)} a cell, silence {settings['silence_s']:g} s; load: of the machine when the cell began"
     )
     reached = "reached" if result["figures"]["fifth_reached"] else "not reached"
     verdict = f"recovery of batches up to 25 at most 1/5 of restart from checkpoint ({result['figures']['restart_s']:.1f} s): {reached}"
     return Group(Text(told, style="dim"), table, Text(verdict + ("" if result["complete"] else "; ended early")))
+
+
+def _cpu(cell: dict[str, Any]) -> list[str]:
+    spent = cell["cpu_us_a_tuple"]
+    return [f"{spent[name]:,}" if name in spent else "-" for name in _NODES]
+
+
+def _kills(settings: dict[str, Any]) -> str:
+    return "1 kill" if settings["trials"] == 1 else f"{settings['trials']} kills"
 
 
 def _ms(seconds: list[float]) -> str:
@@ -74,7 +84,7 @@ def draw_standby(result: dict[str, Any], target: Path) -> None:
     _overhead(right, result["cells"])
     settings, machine = result["settings"], result["machine"]
     figure.suptitle(
-        f"Standby on real nodes: a {settings['query']} at {settings['rate']:g} tuples a second, {settings['trials']} kills a cell; "
+        f"Standby on real nodes: a {settings['query']} at {settings['rate']:g} tuples a second, {_kills(settings)} a cell; "
         f"{machine['cores']} cores, load {machine['load_before']:g} before",
         fontsize=10,
     )

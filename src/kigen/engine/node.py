@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from kigen.engine.leading import Leading
 from kigen.engine.node_options import NodeOptions, replicated, security_of
 from kigen.engine.options import RunOptions
 from kigen.engine.pairing import following, readers_of, replica_name
@@ -29,7 +29,6 @@ from kigen.placement.nodes_file import NodesFile
 from kigen.spark.link_sink import LinkSink
 from kigen.spark.link_source import Access
 
-_LEADS_ON_S = 3.0  # a leader that nobody follows: a reader may be about to ask again
 SELF = "spark"  # this node's own run, as a reader of its queues
 
 
@@ -81,8 +80,8 @@ class NodeRun:
                 self._server.add(queue)
         how = following(parts, name, entry)
         self._replicas = [replica_name(name, i) for i in range(len(entry.addresses))]
-        self._by_hand, self._leads, self._led_at = how.by_hand, not self.paired or lodging is not None, time.monotonic()
-        self._commits: deque[tuple[int, int]] = deque()  # by hand: input worked off, results there
+        self._by_hand, self._led_at = how.by_hand, time.monotonic()
+        self._leading = Leading(not self.paired or lodging is not None)
         self._relays = {stream: self._relay(stream, nodes, how) for stream in part.received}
         if part.app.queries:
             sinks = {q.name: LinkSink(q, self.queues[q.name]) for q in part.app.queries if q.sent}
@@ -117,7 +116,7 @@ class NodeRun:
         if self._by_hand:
             (stream,), (made,) = self.part.used, self.part.made
             if stream in worked_off:
-                self._commits.append((worked_off[stream], int(self.queues[made].status()["end"])))
+                self._leading.committed(worked_off[stream], int(self.queues[made].status()["end"]))
         if self._lodging is not None:
             self._lodging.whole(self)
 
@@ -153,18 +152,13 @@ class NodeRun:
             if self.run is None:
                 self._lodging.whole(self)
             return
-        unfollowed_s = self.unfollowed_s
-        leads = unfollowed_s == 0 or (self._leads and unfollowed_s < _LEADS_ON_S)
-        if leads != self._leads:
-            self._leads = leads
+        if self._leading.look(self.unfollowed_s):
             for relay in self._relays.values():
-                relay.lead(leads)
+                relay.lead(self._leading.leads)
         if self._by_hand:
             (stream,), (made,) = self.part.used, self.part.made
-            delivered, done = int(self.queues[made].status()["start"]), None
-            while self._commits and self._commits[0][1] <= delivered:
-                done = self._commits.popleft()
-            if done is not None and leads:
+            done = self._leading.delivered(int(self.queues[made].status()["start"]))
+            if done is not None:
                 self._relays[stream].ack(done[0], note=str(done[1]))
 
     @property
@@ -222,7 +216,7 @@ class NodeRun:
         """For `kigen status`."""
         told: dict[str, Any] = {
             "node": self.name,
-            "role": "alone" if not self.paired else "leads" if self._leads else "stands by",
+            "role": "alone" if not self.paired else "leads" if self._leading.leads else "stands by",
             "pid": os.getpid(),
             "state": self._state,
             "up_s": round(time.time() - self._began, 1),

@@ -13,13 +13,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
-
-import pyarrow as pa
 
 from kigen.links.acker import Acker
 from kigen.links.address import Security
@@ -29,9 +25,10 @@ from kigen.links.counters import WireBytes
 from kigen.links.errors import LinkDown, LinkError, QueueClosed, UnknownStream
 from kigen.links.queue import Queue
 from kigen.links.record import ENDED, NO_PROGRESS
+from kigen.links.steps import HandAcks, Hole, Marks, Steps, Unit, reached
+from kigen.links.whom import Seen, Whom
 
 _AGAIN_S, _TURN_S, _TELL_S, _MEET_S = 0.2, 0.02, 1.0, 5.0
-_REMEMBERED = 100_000  # marks, for acks by hand
 PRODUCER = "relay"
 
 
@@ -70,24 +67,21 @@ class Relay:
         reader: str,
         security: Security | None = None,
         following: Following | None = None,
-        marks: Callable[[pa.RecordBatch], list[int]] | None = None,
-        hole: Callable[[str], pa.RecordBatch] | None = None,
+        marks: Marks | None = None,
+        hole: Hole | None = None,
         watch: Watch | None = None,
     ) -> None:
         self._queue, self._reader, self._security = queue, reader, security
         self._addresses = (addresses,) if isinstance(addresses, str) else tuple(addresses)
-        self._following, self._mark_places, self._hole = following or Following(), marks, hole
+        self._following, self._marks, self._hole = following or Following(), marks, hole
         self._watch = watch or Watch()
-        self._at = 0  # which address
+        self._whom = Whom(f"{queue.name}/{reader}", len(self._addresses))
         self._eager = threading.Event()  # a batch is not waited for
-        self._joining = False  # to be left for where others are; it is there itself
         self._stopped = threading.Event()
         self._link: Link | None = None
         self._acks: Acker | None = None
-        self._marks: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)  # behind a mark: offset here, offset there
+        self._by_hand = HandAcks(marks)
         self._wire = WireBytes(0, 0, True)
-        self._there = 0  # what is here, in the numbers there
-        self._done = (0, "")  # by hand: the last ack
         self.connected = False
         self._lost_s: float | None = time.monotonic()
         self.rows = 0
@@ -95,12 +89,12 @@ class Relay:
         self.error: LinkError | None = None  # what cannot be healed by trying again
         self._thread = threading.Thread(target=self._work, name=f"relay {queue.name}", daemon=True)
         self._thread.start()
-        if len(self._addresses) > 1:
+        if self._whom.several:
             threading.Thread(target=self._tell_others, name=f"tell {queue.name}", daemon=True).start()
 
     @property
     def address(self) -> str:
-        return self._addresses[self._at]
+        return self._addresses[self._whom.at]
 
     @property
     def wire(self) -> WireBytes:
@@ -123,16 +117,12 @@ class Relay:
 
     def ack(self, here: int, note: str = "") -> None:
         """By hand: whatever lies before the last mark up to this offset is done with."""
-        there = None
-        while self._marks and self._marks[0][0] <= here:
-            there = self._marks.popleft()[1]
-        if there is not None:
-            self._done = (there, note)
+        if self._by_hand.done(here, note):
             self._send_done()
 
     def release(self, readers: Iterable[str], offset: int | None = None) -> None:
         """All that is here, or lies before `offset`, is done with for these readers: they may be gone, and must not be waited for."""
-        there = self._there if offset is None else offset
+        there = self._there() if offset is None else offset
         for address in self._addresses:
             with suppress(LinkError), Link(address, self._security, Patience(patience_s=_AGAIN_S, call_s=self._watch.silence_s)) as link:
                 for reader in readers:
@@ -165,15 +155,12 @@ class Relay:
 
     def _turn(self, heard: bool) -> None:
         """`heard`: the server that is left had been followed."""
-        joining, self._joining = self._joining, False
-        if len(self._addresses) > 1:
-            self._at = (self._at + 1) % len(self._addresses)
-            if heard and not joining and self._queue.status()["progress_us"] != ENDED:
-                self.switched.append({"suspected_s": time.time()})
-        self._stopped.wait(_TURN_S if heard and len(self._addresses) > 1 else _AGAIN_S)
+        if self._whom.left(heard) and self._queue.status()["progress_us"] != ENDED:
+            self.switched.append({"suspected_s": time.time()})
+        self._stopped.wait(_TURN_S if heard and self._whom.several else _AGAIN_S)
 
     def _follow(self) -> None:
-        several = len(self._addresses) > 1
+        several = self._whom.several
         patience = self._short if several else Patience(patience_s=5.0)
         self._link = link = Link(self.address, self._security, patience)
         over = threading.Event()
@@ -202,15 +189,14 @@ class Relay:
         try:
             while not over.wait(self._watch.every_s):
                 try:
-                    told, now = link.status(self._queue.name), time.monotonic()
-                    if told["deaf"] and now - looked_s > self._watch.silence_s:
+                    here, now = self._see(link, self._whom.at), time.monotonic()
+                    if here.deaf and now - looked_s > self._watch.silence_s:
                         looked_s = now
-                        if any(not other["deaf"] for _, other in self._others()):
+                        if self._whom.cut_off(here, self._others()):
                             raise LinkDown(f"{self.address} is cut off from what it reads")
-                    if not told["deaf"] and now - met_s > _MEET_S:
+                    if not here.deaf and now - met_s > _MEET_S:
                         met_s = now
-                        if self._others_are_elsewhere(told["followed"]):
-                            self._joining = True
+                        if self._whom.elsewhere(here, self._others()):
                             raise LinkDown(f"others do not follow {self.address}")
                 except LinkError:
                     if not over.is_set():
@@ -219,29 +205,28 @@ class Relay:
         finally:
             link.close()
 
-    def _others(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The servers that are not followed: which, and what they say."""
-        for at, address in enumerate(self._addresses):
-            if at != self._at:
-                with suppress(LinkError), Link(address, self._security, self._short) as link:
-                    yield at, link.status(self._queue.name)
+    def _see(self, link: Link, at: int) -> Seen:
+        told = link.status(self._queue.name)
+        return Seen(at, told["deaf"], frozenset(told["followed"]))
 
-    def _others_are_elsewhere(self, here: list[str]) -> bool:
-        """More of them than here; or as many, and the first is to have them all. Who is seen at both has left one, and does not count."""
-        mine = {f"{self._queue.name}/{self._reader}"}
-        for at, told in self._others():
-            there = set(told["followed"]) - mine
-            count = len(there - set(here))
-            if not told["deaf"] and count and (count, -at) > (len((set(here) | mine) - there), -self._at):
-                return True
-        return False
+    def _others(self) -> Iterator[Seen]:
+        """The servers that are not followed, as far as they answer."""
+        for at, address in enumerate(self._addresses):
+            if at != self._whom.at:
+                with suppress(LinkError), Link(address, self._security, self._short) as link:
+                    yield self._see(link, at)
+
+    def _there(self) -> int:
+        """What is here, in the numbers there: also before the first connection of this life."""
+        known = self._queue.status()["producers"].get(PRODUCER)
+        return 0 if known is None else reached(known["next"], self._following.skipping)
 
     @property
     def _short(self) -> Patience:
         return Patience(patience_s=0.0, call_s=self._watch.silence_s)
 
     def _send_done(self) -> None:
-        acks, (there, note) = self._acks, self._done
+        acks, (there, note) = self._acks, self._by_hand.last
         if there and acks is not None:
             with suppress(LinkError):  # sent when there is a connection again
                 acks.done(there, note)
@@ -258,7 +243,7 @@ class Relay:
         while not self._stopped.wait(_TELL_S) and not self._following.holding:
             if by_hand and not self._eager.is_set():
                 continue
-            there, note = self._done if by_hand else (self._there, "")
+            there, note = self._by_hand.last if by_hand else (self._there(), "")
             for address in [a for a in self._addresses if a != self.address]:
                 with suppress(LinkError), Link(address, self._security, self._short) as link:
                     if by_hand:
@@ -266,12 +251,11 @@ class Relay:
                     link.ack(self._queue.name, self._reader, there, note=note)
 
     def _take(self, link: Link) -> None:
-        how, waiting = self._following, list[pa.RecordBatch]()
+        how = self._following
         producer = self._queue.open_producer(PRODUCER, counts="batches" if how.skipping else "tuples")
-        there = max(producer.next - 1, 0) if how.skipping else producer.next  # skipping, a unit's number is where it ends there
+        there = reached(producer.next, how.skipping)
         if how.at_once and self._acks is not None:
             self._acks.done(there)
-        self._there = there
         if how.by_hand and self._eager.is_set():
             self._require_me(link)
             self._send_done()
@@ -282,62 +266,33 @@ class Relay:
             reader=self._reader,
             compress="none" if self._eager.is_set() else how.compress,
             skip_trimmed=how.skipping,
-            may_be_ahead=len(self._addresses) > 1,
+            may_be_ahead=self._whom.several,
             **asked,
         )
-        first = there  # of what waits for its mark
+        steps = Steps(there, self._marks, self._hole)
         for got in answers:
-            if got.first > first + sum(b.num_rows for b in waiting):
-                first, waiting = got.first, [self._hole(got.note)] if self._hole is not None else []
-                first -= len(waiting)
-            waiting += got.batches
-            ready, waiting = self._whole_steps(waiting)
-            rows = sum(b.num_rows for b in ready)
-            if not rows and not waiting:
+            unit = steps.came(got.first, got.note, got.batches)
+            if unit.rows:
+                self._append(unit, got, producer.epoch)
+            elif unit.complete:
                 self._progress(got, producer.epoch)
-                continue
-            if rows:
-                self._append(ready, first, first + rows, got, producer.epoch, complete=not waiting)
-                first += rows
 
-    def _append(self, batches: list[pa.RecordBatch], first: int, end: int, got: Received, epoch: int, complete: bool) -> None:
+    def _append(self, unit: Unit, got: Received, epoch: int) -> None:
         how = self._following
-        progress_us = got.progress_us if complete and got.progress_us != NO_PROGRESS else None
-        number = end if how.skipping else first
-        done = self._queue.append(batches, number, producer=PRODUCER, epoch=epoch, progress_us=progress_us)
-        self.rows += sum(b.num_rows for b in batches)
+        progress_us = got.progress_us if unit.complete and got.progress_us != NO_PROGRESS else None
+        number = unit.end if how.skipping else unit.first
+        done = self._queue.append(unit.batches, number, producer=PRODUCER, epoch=epoch, progress_us=progress_us)
+        self.rows += unit.rows
         if how.by_hand:
-            self._marks.extend((done.end - rest, end - rest) for rest in self._behind_marks(batches))
-        self._there = end
+            self._by_hand.appended(unit, done.end)
         if self.switched and "news_s" not in self.switched[-1]:
             self.switched[-1]["news_s"] = time.time()
         if how.at_once and self._acks is not None:
-            self._acks.done(end)
+            self._acks.done(unit.end)
 
     def _progress(self, got: Received, epoch: int) -> None:
         if got.progress_us != NO_PROGRESS:
             self._queue.progress(got.progress_us, PRODUCER, epoch)
-
-    def _whole_steps(self, batches: list[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
-        """Up to the last mark, and what follows it."""
-        if self._mark_places is None:
-            return batches, []
-        for i in range(len(batches) - 1, -1, -1):
-            place = max(self._mark_places(batches[i]), default=None)
-            if place is not None:
-                rest = [batches[i].slice(place + 1)] if place + 1 < batches[i].num_rows else []
-                return [*batches[:i], batches[i].slice(0, place + 1)], rest + batches[i + 1 :]
-        return [], batches
-
-    def _behind_marks(self, batches: list[pa.RecordBatch]) -> list[int]:
-        """Of each mark, how many rows follow it; without marks, every unit ends at one."""
-        if self._mark_places is None:
-            return [0]
-        left, found = sum(b.num_rows for b in batches), list[int]()
-        for batch in batches:
-            found += [left - place - 1 for place in self._mark_places(batch)]
-            left -= batch.num_rows
-        return found
 
 
 def _sum(a: WireBytes, b: WireBytes) -> WireBytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from standby.operators import Item, Operator
+from protocol.operators import Item, Operator
 
 from kigen.standby import events as e
 from kigen.standby import messages as m

@@ -6,8 +6,8 @@ What is too large for all orders is in `test_wander.py`.
 from __future__ import annotations
 
 import pytest
-from standby.cases import CHECKS, OPERATORS, chain, one_chain, two_nodes
-from standby.explore import explore
+from protocol.cases import CHECKS, OPERATORS, chain, one_chain, two_nodes
+from protocol.explore import explore
 
 from kigen.standby.topology import Mode
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from standby.operators import Item, Operator, range_join, range_sum, rows_sum, run, select
-from standby.world import World, build
+from protocol.operators import Item, Operator, range_join, range_sum, rows_sum, run, select
+from protocol.world import World, build
 
 from kigen.standby.topology import Mode, Recovery, Standby, Stream, Topology
 

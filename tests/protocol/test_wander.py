@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from standby.cases import CHECKS, OPERATORS, Case, chain, join, one_chain, two_nodes
-from standby.explore import wander
+from protocol.cases import CHECKS, OPERATORS, Case, chain, join, one_chain, two_nodes
+from protocol.explore import wander
 
 from kigen.standby.topology import Mode
 

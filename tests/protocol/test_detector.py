@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from standby.cases import chain
+from protocol.cases import chain
 
 from kigen.standby import events as e
 from kigen.standby.detector import Beats, Detector

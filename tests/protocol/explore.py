@@ -1,4 +1,4 @@
-"""Every order of events: from a first world, all moves are tried in all orders, each world once.
+"""What may happen to the machines of `kigen.standby`, in every order.
 
 Moves: a message at the head of a link arrives; a source makes its next tuple; a sink acknowledges. Faults, as far as the budget goes:
 `crash` of a replica (what it sent may still arrive, or not), `suspect`: a takeover though the primary lives (it was only slow), `cut` of
@@ -8,11 +8,11 @@ whose primary is down takes over at some time. A world without moves but faults 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from standby.world import World, empty
+from protocol.search import Found, Search
+from protocol.world import World, empty
 
 from kigen.standby import events as e
 from kigen.standby import messages as m
@@ -23,73 +23,19 @@ from kigen.standby.topology import Place
 Move = tuple[object, World]
 
 
-@dataclass
-class Found:
-    worlds: int = 0
-    at_rest: int = 0
-    takeovers: int = 0
-
-
-def explore(
-    first: World, always: Callable[[World], None], at_rest: Callable[[World], None], crashable: set[str], most: int = 400_000
-) -> Found:
-    """Depth first. On a failure the error carries the path that led there."""
-    found, seen = Found(), {first.key()}
-    stack: list[tuple[World, tuple[object, ...]]] = [(first, ())]
-    while stack:
-        world, path = stack.pop()
-        found.worlds += 1
-        assert found.worlds <= most, f"more than {most} worlds"
-        try:
-            always(world)
-            moves = list(normal(world))
-            if not moves and not any({f"{node}.0", f"{node}.1"} <= world.down for node in world.topology.standby):
-                found.at_rest += 1
-                at_rest(world)
-            for name, after in (*moves, *faults(world, crashable)):
-                key = after.key()
-                if key not in seen:
-                    seen.add(key)
-                    found.takeovers += str(name).startswith("take over") if isinstance(name, str) else 0
-                    stack.append((after, (path, name)))
-        except (AssertionError, KeyError) as problem:
-            problem.add_note("after: " + "\n  ".join(_steps(path)))
-            raise
-    return found
+def explore(first: World, always: Callable[[World], None], at_rest: Callable[[World], None], crashable: set[str]) -> Found:
+    return _search(first, always, at_rest, crashable).explore()
 
 
 def wander(world: World, always: Callable[[World], None], at_rest: Callable[[World], None], crashable: set[str], seed: int) -> int:
-    """One order, drawn at random, for cases too large for all of them. Faults come in at random, and pairs that are down come back."""
-    draw = random.Random(seed)
-    path: tuple[object, ...] = ()
-    steps = 0
-    try:
-        while True:
-            always(world)
-            moves, broken = list(normal(world)), list(faults(world, crashable))
-            down = any({f"{node}.0", f"{node}.1"} <= world.down for node in world.topology.standby)
-            if not moves and not down:
-                at_rest(world)
-                if not broken or draw.random() < 0.3:
-                    return steps
-            if broken and (not moves or draw.random() < 0.04):
-                moves = broken
-            if not moves:
-                return steps
-            name, world = draw.choice(moves)
-            path, steps = (path, name), steps + 1
-            assert steps < 5_000, "it does not come to rest"
-    except (AssertionError, KeyError) as problem:
-        problem.add_note(f"seed {seed}, after: " + "\n  ".join(_steps(path)))
-        raise
+    return _search(world, always, at_rest, crashable).wander(seed)
 
 
-def _steps(path: tuple[object, ...]) -> list[str]:
-    steps: list[str] = []
-    while path:
-        path, name = path  # type: ignore[assignment]  # pairs, nested: (rest, name)
-        steps.append(str(name))
-    return steps[::-1]
+def _search(first: World, always: Callable[[World], None], at_rest: Callable[[World], None], crashable: set[str]) -> Search[World]:
+    def both_down(world: World) -> bool:
+        return any({f"{node}.0", f"{node}.1"} <= world.down for node in world.topology.standby)
+
+    return Search(first, normal, lambda world: faults(world, crashable), always, at_rest, both_down)
 
 
 def normal(world: World) -> Iterator[Move]:

@@ -1,0 +1,72 @@
+"""What runs on real nodes, in all orders for small cases, in random ones for larger: D has the undisturbed results, whatever is killed."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from protocol.replicas import END, MARK, Pair
+from protocol.search import Search
+
+NEVER = 1 << 40
+MANY = (2, 4, MARK, 1, 6, MARK, 3, MARK, 8, END)
+KINDS = [(True, None), (True, 2), (True, 3), (True, NEVER), (False, None), (False, 2), (False, 3)]
+IDS = [f"{'selection' if forgetful else 'memory'}-{'UB' if batch == NEVER else batch or 1}" for forgetful, batch in KINDS]
+
+
+def search(script: tuple[int, ...], forgetful: bool, batch: int | None, **budget: int) -> Search[Pair]:
+    return Search(Pair.over(script, forgetful, batch, **budget), Pair.moves, Pair.faults, Pair.check, Pair.check_at_rest)
+
+
+@pytest.mark.parametrize("fault", ["kill", "suspect", "cut", "restart"])
+@pytest.mark.parametrize(("forgetful", "batch"), [(True, 2), (False, 2)], ids=["selection", "memory"])
+def test_all_orders_with_one_fault(forgetful: bool, batch: int | None, fault: str) -> None:
+    found = search((2, END), forgetful, batch, **{fault: 1}).explore()
+    assert found.at_rest > 1
+
+
+@pytest.mark.parametrize(("forgetful", "batch"), KINDS, ids=IDS)
+def test_random_orders_with_many(forgetful: bool, batch: int | None) -> None:
+    one = search(MANY, forgetful, batch, kill=3, suspect=2, cut=2, restart=1)
+    for seed in range(20):
+        one.wander(seed, 0.1)
+
+
+def test_a_replica_that_is_back_with_everything_done_says_so() -> None:
+    """It may end before it has met the node before again: once it then released nothing, and that one waited for ever."""
+    search(MANY, True, 3, kill=3, suspect=2, cut=2, restart=1).wander(19, 0.1)
+
+
+BROKEN = {
+    "whole steps": ("protocol.replicas.marks", lambda rows: list(range(rows.num_rows))),
+    "the number told with an ack": (
+        "kigen.engine.leading.Leading.delivered",
+        lambda me, _: (me._commits[-1][0], 0) if me._commits else None,
+    ),
+    "acks of what is delivered": ("kigen.engine.leading.Leading.delivered", lambda me, _: me._commits[-1] if me._commits else None),
+    "what is here is known before it is heard": ("protocol.replicas.reached", lambda number, skipping: 0),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_what_it_rests_on(what: str, monkeypatch: Any) -> None:
+    """Without any one of these the search finds an order that fails."""
+    monkeypatch.setattr(*BROKEN[what])
+    one = search(MANY, True, 3, kill=3, suspect=2, cut=2)
+    with pytest.raises(AssertionError):
+        [one.wander(seed, 0.1) for seed in range(200)]
+
+
+@pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="minutes: make soak")
+@pytest.mark.parametrize(("forgetful", "batch"), KINDS, ids=IDS)
+def test_all_orders_of_larger_cases(forgetful: bool, batch: int | None) -> None:
+    search((2, MARK, 4, END), forgetful, batch, kill=1).explore(2_000_000)
+
+
+@pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="minutes: make soak")
+@pytest.mark.parametrize(("forgetful", "batch"), KINDS, ids=IDS)
+def test_very_many_random_orders(forgetful: bool, batch: int | None) -> None:
+    one = search(MANY, forgetful, batch, kill=4, suspect=3, cut=3, restart=2)
+    for seed in range(1000, 3000):
+        one.wander(seed, 0.1)
