@@ -16,6 +16,7 @@ from kigen.links import (
     NO_PROGRESS,
     BadRequest,
     Fenced,
+    NotTold,
     OffsetAhead,
     OffsetTrimmed,
     Queue,
@@ -144,7 +145,46 @@ def test_skip_moves_start_and_end_and_the_sequence_number(tmp_path: Path) -> Non
         queue.append(batch([498, 499, 500]), 498)
     with Queue("s", SCHEMA, how) as queue:
         assert ids(queue.read(500).batches()) == [500]
-        assert queue.read(0, skip_trimmed=True).first == 500
+        with pytest.raises(NotTold):
+            queue.read(0, skip_trimmed=True)
+
+
+def test_a_note_belongs_to_its_place() -> None:
+    """Whoever skips what was let go is told the note of an ack that stands where it begins, or nothing."""
+    with Queue("s", SCHEMA) as queue:
+        for reader in ("leader", "behind"):
+            queue.open_reader(reader)
+        queue.require(["leader"])
+        queue.open_producer("spark", counts="batches")
+
+        def begins() -> tuple[int, str] | None:
+            try:
+                reading = queue.read(3, skip_trimmed=True)
+            except NotTold:
+                return None
+            return reading.first, reading.note
+
+        queue.append(batch(list(range(6))), 0, producer="spark", epoch=1)
+        queue.ack("leader", 5, note="two")
+        assert begins() == (5, "two")
+        queue.skip(10, "spark", 1)
+        assert begins() is None, "nobody has acknowledged so far"
+        assert queue.read(10, skip_trimmed=True).count == 0, "who is further is not concerned"
+        queue.ack("leader", 8, note="four")
+        assert begins() is None
+        queue.ack("leader", 10, note="five")
+        assert begins() == (10, "five")
+        queue.ack("leader", 12, note="six")
+        assert queue.status()["start"] == 10
+        assert begins() == (10, "five")
+        queue.append(batch([10]), 1, producer="spark", epoch=1)
+        assert queue.status()["start"] == 11
+        assert begins() is None, "its note is that of 12"
+        queue.append(batch([11]), 2, producer="spark", epoch=1)
+        assert begins() == (12, "six")
+        queue.ack("leader", 20, note="nine")
+        queue.skip(20, "spark", 1)
+        assert begins() == (20, "nine"), "told before it jumped"
 
 
 def test_the_note_of_the_ack_that_trimmed_comes_with_the_read() -> None:

@@ -292,6 +292,23 @@ def test_holes_where_rows_were_let_go(seed: int, tmp_path: Path) -> None:
     here.close()
 
 
+def test_a_server_that_cannot_say_what_stands_for_a_hole_is_left(tmp_path: Path) -> None:
+    """It has jumped, and the leader's ack of that place is known to the other server only."""
+    a, b = (queue_at(tmp_path / name, ["n", "n.1"], ["n"]) for name in "ab")
+    with a, b, queue_at(tmp_path / "here", ["last"]) as here, LinkServer([a]) as first, LinkServer([b]) as second:
+        b.append(batch(list(range(20))), 0)
+        b.ack("n", 15, note="5")
+        a.open_producer("main")
+        a.skip(15)
+        a.append(batch(list(range(15, 20))), 15)
+        relay = Relay(here, [str(first.address), str(second.address)], "n.1", None, Following("none", None, True, True), marks, hole, WATCH)
+        until(lambda: here.status()["end"] == 6, "the rows")
+        assert content(here) == [-6, 15, 16, 17, 18, 19]
+        assert relay.address == str(second.address)
+        assert relay.switched == [], "nobody was gone"
+        relay.close()
+
+
 @pytest.mark.parametrize("skipping", [False, True])
 def test_released_before_it_was_heard_again(skipping: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that is started again with everything done may end before its relay has met the node before."""

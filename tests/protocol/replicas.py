@@ -1,5 +1,5 @@
-"""A pair of replicas between U, who makes rows, and D, who wants results: all that is decided is decided by the parts that run on real
-nodes (Parties, Steps, HandAcks, Leading, Whom); queues are lists, a micro-batch is a function, a connection is there or not.
+"""Pairs of replicas, one or two in a row, between S, who makes rows, and D, who wants results: all that is decided is decided by the parts
+that run on real nodes (Parties, Steps, HandAcks, Leading, Whom); queues are lists, a micro-batch a function, a connection is there or not.
 
 A row is a number: a tuple (0 and above), a mark (-1), the mark of the end (-2), or what stands for a hole (-10 less the results before it).
 Selection keeps nothing: inputs are let go when results are delivered, and holes come up. Differences keeps the last tuple.
@@ -18,12 +18,12 @@ from kigen.links import ENDED, Following
 from kigen.links.parties import Parties
 from kigen.links.record import TUPLES, Record
 from kigen.links.steps import HandAcks, Steps, Unit, reached
-from kigen.links.whom import Whom
+from kigen.links.whom import Seen, Whom
 
 MARK, END, HOLE = -1, -2, -10
-SELF, NAMES = "spark", ("n", "n.1")
-_RELAY = "relay"
-Move = tuple[str, "Pair"]
+SELF, _RELAY = "spark", "relay"
+NODES = ("n", "m")
+Move = tuple[str, "Chain"]
 
 
 def batch(rows: list[int]) -> pa.RecordBatch:
@@ -75,10 +75,8 @@ class Line:
         self.trim(parties.trim)
 
     def skip(self, offset: int) -> None:
-        ahead = max(0, offset - self.parties.end)
-        self.rows += [0] * ahead
-        self.parties.end += ahead
-        self.trim(lambda: self.parties.trim_to(offset))
+        self.rows += [0] * max(0, offset - self.parties.end)
+        self.trim(lambda: self.parties.skip(self.parties.producers[SELF], offset))
 
     def ack(self, reader: str, offset: int, note: str = "") -> None:
         if self.parties.ack(reader, offset, None, note):
@@ -93,11 +91,12 @@ class Line:
         by()
         del self.rows[: self.parties.start - start]
 
-    def read(self, offset: int, at_least: int = 1, skip_trimmed: bool = False) -> tuple[int, list[int]]:
-        """Where it begins, and what is there; nothing unless it is `at_least` so much, or no more will come."""
-        start = self.parties.start
+    def read(self, offset: int, at_least: int = 1, skip_trimmed: bool = False) -> tuple[int, list[int]] | None:
+        """Where it begins, and what is there; nothing unless it is `at_least` so much, or no more will come. None: it is not told."""
+        start, first = self.parties.start, self.parties.beginning(offset)
         assert offset >= start or skip_trimmed, f"offset {offset} is not kept any more, {start} is the first"
-        first = max(offset, start)
+        if first is None:
+            return None
         rows = self.rows[first - start :]
         whole = len(rows) if self.ended else len(rows) // at_least * at_least
         return first, rows[:whole]
@@ -120,6 +119,7 @@ class Work:
     """An operator between two batches: what of a step came before its mark, and the last tuple."""
 
     forgetful: bool
+    modulus: int = 2
     pending: tuple[int, ...] = ()
     last: int = 0
 
@@ -133,18 +133,20 @@ class Work:
                 results += [*sorted(pending), row]
                 pending = []
             elif not self.forgetful:
-                pending.append(100 + row * 10 + last)
+                pending.append(100 + row * 10 + last % 10)
                 last = row
-            elif row % 2 == 0:
+            elif row % self.modulus == 0:
                 pending.append(row)
-        return Work(self.forgetful, tuple(pending), last), jump, results
+        return replace(self, pending=tuple(pending), last=last), jump, results
 
 
 @dataclass
 class Replica:
     """`worked`, `unit`, `work`, `begun` and the queues are files; the rest is gone with the process."""
 
-    at: int
+    name: str
+    how: Following
+    servers: int
     given: Line
     made: Line
     work: Work
@@ -154,35 +156,141 @@ class Replica:
     written: bool = False
     up: bool = True
     over: bool = False
-    steps: Steps | None = None  # while it follows U
+    steps: Steps | None = None  # while it follows
     eager: bool = False  # as it asked when it began to follow
-    acks: HandAcks = field(default_factory=lambda: HandAcks(marks))
-    leading: Leading = field(default_factory=lambda: Leading(False))
+
+    def __post_init__(self) -> None:
+        self.acks, self.leading, self.whom = HandAcks(marks), Leading(False), Whom(self.name, self.servers)
 
     @property
-    def name(self) -> str:
-        return NAMES[self.at]
+    def node(self) -> str:
+        return self.name.partition(".")[0]
 
     @property
     def there(self) -> int:
         relay = self.given.parties.producers.get(_RELAY)
         return 0 if relay is None else reached(relay.next, relay.counts == "batches")
 
+    @property
+    def delivered(self) -> bool:
+        """There is something that it could acknowledge."""
+        return self.how.by_hand and bool(self.leading._commits) and self.leading._commits[0][1] <= self.made.parties.start
+
+    @property
+    def done(self) -> bool:
+        worked = self.given.ended and self.begun is None and self.worked == self.given.parties.end
+        return worked and self.made.ended and not self.made.rows
+
     def copy(self) -> Replica:
         made = copy(self)
         made.given, made.made = self.given.copy(), self.made.copy()
-        made.steps, made.acks, made.leading = copy(self.steps), copy(self.acks), copy(self.leading)
+        made.steps, made.acks, made.leading, made.whom = copy(self.steps), copy(self.acks), copy(self.leading), copy(self.whom)
         made.acks._known, made.leading._commits = copy(self.acks._known), copy(self.leading._commits)
         return made
 
     def killed(self) -> None:
         self.up, self.written, self.steps, self.eager = False, False, None, False
-        self.acks, self.leading = HandAcks(marks), Leading(False)
+        self.__post_init__()
+
+    def lost(self) -> None:
+        """Who was followed is gone, or taken for gone."""
+        self.steps = None
+        self.whom.left(True)
 
     def key(self) -> tuple[object, ...]:
         acks, leading = (tuple(self.acks._known), self.acks.last), (self.leading.leads, tuple(self.leading._commits))
         files = (self.given.key(), self.made.key(), self.work, self.worked, self.unit, self.begun)
-        return (*files, self.written, self.up, self.over, following_key(self.steps), self.eager, acks, leading)
+        return (*files, self.written, self.up, self.over, following_key(self.steps), self.whom.at, self.eager, acks, leading)
+
+    # --- what it does of itself -------------------------------------------------------------------------------------
+
+    @property
+    def to_do(self) -> list[int]:
+        kept = self.given.read(self.worked)
+        assert kept is not None
+        return kept[1]
+
+    def write(self, only_jump: bool = False) -> None:
+        self.begun = self.given.parties.end if self.begun is None else self.begun
+        _, jump, results = self.work.over(self.to_do[: self.begun - self.worked])
+        if jump is not None:
+            self.made.skip(jump)
+        if results and not only_jump:
+            self.made.append(results, self.unit + 1, SELF, results[-1] == END)
+        self.written = True
+
+    def commit(self) -> None:
+        assert self.begun is not None
+        self.work, _, results = self.work.over(self.to_do[: self.begun - self.worked])
+        self.unit += bool(results)
+        self.worked, self.begun, self.written = self.begun, None, False
+        self.given.ack(SELF, self.worked)
+        if self.how.by_hand:
+            self.leading.committed(self.worked, self.made.parties.end)
+
+    def append(self, unit: Unit, ended: bool) -> None:
+        if unit.rows:
+            self.given.append(numbers(unit.batches), unit.end if self.how.skipping else unit.first, _RELAY, ended and unit.complete)
+            if self.how.by_hand:
+                self.acks.appended(unit, self.given.parties.end)
+        elif unit.complete and ended:
+            self.given.parties.producers[_RELAY].progress_us = ENDED
+
+    # --- what it does with a server ---------------------------------------------------------------------------------
+
+    def follow(self, server: Line) -> None:
+        how = self.how
+        server.parties.open_reader(self.name, None, None)
+        self.given.parties.open_producer(_RELAY, None, "batches" if how.skipping else "tuples", None)
+        self.steps, self.eager = Steps(self.there, marks, hole), self.leading.leads
+        if how.by_hand and self.eager:
+            self.say(server)
+
+    def say(self, server: Line) -> None:
+        """By hand, the leader's acks count, and not those of its other replica."""
+        server.require([name for name in server.parties.required if name.partition(".")[0] != self.node] + [self.name])
+        there, note = self.acks.last
+        if there:
+            server.ack(self.name, there, note)
+
+    def unsaid(self, server: Line) -> bool:
+        """Something is to be told to a server that is not followed."""
+        known = server.parties.readers.get(self.name)
+        if self.how.by_hand:
+            news = known is not None and known.ack < self.acks.last[0]
+            return self.leading.leads and (news or self.name not in server.parties.required)
+        return known is not None and known.ack < self.there
+
+    def tell(self, server: Line) -> None:
+        if self.how.by_hand:
+            self.say(server)
+        else:
+            server.ack(self.name, self.there)
+
+    def offered(self, server: Line) -> tuple[int, list[int]] | None:
+        assert self.steps is not None
+        return server.read(self.steps.next, 1 if self.how.batch is None or self.eager else self.how.batch, self.how.skipping)
+
+    def news(self, server: Line) -> bool:
+        assert self.steps is not None
+        offered = self.offered(server)
+        if offered is None:
+            return True  # to leave
+        first, rows = offered
+        waits = bool(self.steps._waiting)
+        all_of_it = self.steps.next == server.parties.end
+        return bool(rows) or first > self.steps.next or (server.ended and all_of_it and not self.given.ended and not waits)
+
+    def take(self, server: Line) -> None:
+        assert self.steps is not None
+        offered = self.offered(server)
+        if offered is None:
+            self.steps = None
+            self.whom.left(False)
+            return
+        first, rows = offered
+        ended = server.ended and first + len(rows) == server.parties.end
+        self.append(self.steps.came(first, server.parties.note or "", [batch(rows)] if rows else []), ended)
 
 
 def following_key(steps: Steps | None) -> object:
@@ -190,261 +298,210 @@ def following_key(steps: Steps | None) -> object:
 
 
 @dataclass
-class Pair:
+class Chain:
+    """D is a replica, too, of which there is one, and which does no work."""
+
     script: tuple[int, ...]
-    how: Following
     source: Line
-    replicas: tuple[Replica, Replica]
-    sink: Line
-    whom: Whom
-    steps: Steps | None = None  # while D follows
+    pairs: tuple[tuple[Replica, Replica], ...]
+    sink: Replica
     budget: tuple[tuple[str, int], ...] = ()
 
     @staticmethod
-    def over(script: tuple[int, ...], forgetful: bool, at_once: int | None, **budget: int) -> Pair:
-        how = Following("none", at_once, skipping=forgetful, by_hand=forgetful)
-        source = Line.read_by(*NAMES, required=NAMES[:1] if forgetful else NAMES)
-        source.parties.open_producer("main", None, "tuples", None)
-        replicas = [Replica(at, Line.read_by(SELF), Line.read_by("d"), Work(forgetful)) for at in (0, 1)]
-        for replica in replicas:
-            replica.made.parties.open_producer(SELF, None, "batches", None)
-        sink = Line.read_by("user")
-        return Pair(script, how, source, (replicas[0], replicas[1]), sink, Whom("d", 2), None, tuple(sorted(budget.items())))
+    def over(script: tuple[int, ...], kinds: list[tuple[bool, int | None]], **budget: int) -> Chain:
+        """`kinds`: of each pair, whether it keeps nothing, and its batch."""
+        names = [(node, f"{node}.1") for node in NODES[: len(kinds)]]
+        readers = [Line.read_by(*pair, required=pair[:1] if kind[0] else pair) for pair, kind in zip(names, kinds, strict=True)]
+        readers.append(Line.read_by("d"))
+        readers[0].parties.open_producer("main", None, "tuples", None)
+        pairs = []
+        for place, ((forgetful, at_once), pair) in enumerate(zip(kinds, names, strict=True)):
+            how, work = Following("none", at_once, skipping=forgetful, by_hand=forgetful), Work(forgetful, 2 << place)
+            made = [readers[place + 1].copy() for _ in pair]
+            for line in made:
+                line.parties.open_producer(SELF, None, "batches", None)
+            servers = 2 if place else 1
+            one, other = (Replica(name, how, servers, Line.read_by(SELF), line, work) for name, line in zip(pair, made, strict=True))
+            pairs.append((one, other))
+        sink = Replica("d", Following(), 2, Line.read_by("user"), Line.read_by(), Work(True))
+        return Chain(script, readers[0], tuple(pairs), sink, tuple(sorted(budget.items())))
 
     @property
-    def expected(self) -> list[int]:
-        return Work(self.replicas[0].work.forgetful).over(list(self.script))[2]
+    def replicas(self) -> list[Replica]:
+        return [replica for pair in self.pairs for replica in pair]
 
-    def copy(self) -> Pair:
-        one, other = self.replicas
-        made = replace(self, source=self.source.copy(), replicas=(one.copy(), other.copy()), sink=self.sink.copy(), whom=copy(self.whom))
-        made.steps = copy(self.steps)
-        return made
+    def place(self, name: str) -> int:
+        return len(self.pairs) if name == "d" else NODES.index(name.partition(".")[0])
+
+    def named(self, name: str) -> Replica:
+        return self.sink if name == "d" else self.pairs[self.place(name)][name.endswith(".1")]
+
+    def servers(self, name: str) -> list[tuple[Line, bool]]:
+        """Before it, and whether they are up."""
+        place = self.place(name)
+        return [(self.source, True)] if place == 0 else [(one.made, one.up) for one in self.pairs[place - 1]]
+
+    def followers(self, place: int, at: int) -> frozenset[str]:
+        """Of a pair's replica."""
+        after = [self.sink] if place + 1 == len(self.pairs) else list(self.pairs[place + 1])
+        return frozenset(one.name for one in after if one.steps is not None and one.whom.at == at)
+
+    def copy(self) -> Chain:
+        pairs = tuple((one.copy(), other.copy()) for one, other in self.pairs)
+        return replace(self, source=self.source.copy(), pairs=pairs, sink=self.sink.copy())
 
     def key(self) -> tuple[object, ...]:
-        one, other = self.replicas
-        d = (self.whom.at, following_key(self.steps))
-        return self.source.key(), one.key(), other.key(), self.sink.key(), d, self.budget
+        return self.source.key(), *(one.key() for one in self.replicas), self.sink.key(), self.budget
 
     # --- what always holds, and what holds in the end ---------------------------------------------------------------
 
     def check(self) -> None:
-        expected = self.expected
-        assert self.sink.rows == expected[: len(self.sink.rows)], f"D has {self.sink.rows} of {expected}"
-        for replica in self.replicas:
-            start, end = replica.made.parties.start, replica.made.parties.end
-            assert replica.made.rows == expected[start:end], f"{replica.name} has {replica.made.rows} at {start} of {expected}"
+        expected = list(self.script)
+        for place, pair in enumerate(self.pairs):
+            expected = Work(pair[0].work.forgetful, 2 << place).over(expected)[2]
+            for one in pair:
+                start, end = one.made.parties.start, one.made.parties.end
+                assert one.made.rows == expected[start:end], f"{one.name} has {one.made.rows} at {start} of {expected}"
+        assert self.sink.given.rows == expected[: len(self.sink.given.rows)], f"D has {self.sink.given.rows} of {expected}"
 
     def check_at_rest(self) -> None:
-        assert self.sink.rows == self.expected
-        assert self.sink.ended
-        assert any(replica.over for replica in self.replicas)
-        assert not self.source.rows, f"U keeps {self.source.rows}"
+        self.check()
+        assert self.sink.given.ended, f"D has {self.sink.given.rows}"
+        assert all(any(one.over for one in pair) for pair in self.pairs)
+        assert not self.source.rows, f"S keeps {self.source.rows}"
 
     # --- moves ------------------------------------------------------------------------------------------------------
 
     def moves(self) -> Iterator[Move]:
         if self.source.parties.end < len(self.script):
-            yield self._moved("U makes a row", Pair._make)
-        for at in (0, 1):
-            yield from self._of_replica(at)
-        yield from self._of_reader()
+            yield self._moved("S makes a row", Chain._make)
+        for one in [*self.replicas, self.sink]:
+            if one.up:
+                yield from self._following(one)
+            elif not one.over:
+                yield self._moved(f"{one.name} is back", lambda w, name=one.name: setattr(w.named(name), "up", True))
+        for one in self.replicas:
+            if one.up:
+                yield from self._working(one)
 
-    def _of_replica(self, at: int) -> Iterator[Move]:
-        me = self.replicas[at]
-        if me.over:
-            return
-        if not me.up:
-            yield self._moved(f"{me.name} is back", lambda w: setattr(w.replicas[at], "up", True))
-            return
+    def _following(self, me: Replica) -> Iterator[Move]:
+        name, servers = me.name, self.servers(me.name)
+        (server, up), others = servers[me.whom.at], [at for at in range(len(servers)) if at != me.whom.at]
         if me.steps is None:
-            yield self._moved(f"{me.name} follows U", lambda w: w._follow_source(at))
-        elif self._news_for(at):
-            yield self._moved(f"{me.name} takes rows", lambda w: w._take_input(at))
-        if self.how.at_once and me.steps is not None and self.source.parties.readers[me.name].ack < me.there:
-            yield self._moved(f"{me.name} acknowledges", lambda w: w.source.ack(me.name, me.there))
-        if me.begun is not None and me.written:
-            yield self._moved(f"{me.name} commits", lambda w: w._commit(at))
-        elif me.begun is not None or me.given.parties.end > me.worked:
-            yield self._moved(f"{me.name} works", lambda w: w._work(at))
-        followed = self.whom.at == at and self.steps is not None
-        if me.leading.leads != followed or (self.how.by_hand and self._delivered(me)):
-            yield self._moved(f"{me.name} looks around", lambda w: w._look(at, followed))
-        done = me.given.ended and me.begun is None and me.worked == me.given.parties.end and me.made.ended
-        if done and not me.made.rows:
-            yield self._moved(f"{me.name} ends", lambda w: w._end(at))
-
-    def _of_reader(self) -> Iterator[Move]:
-        server, other = self.replicas[self.whom.at], self.replicas[1 - self.whom.at]
-        there = self.sink.parties.end
-        if self.steps is None:
-            if server.up:
-                yield self._moved("D follows", Pair._follow_replica)
-            elif other.up:
-                yield self._moved("D turns", lambda w: w.whom.left(False))
+            if up:
+                yield self._moved(f"{name} follows", lambda w: w.named(name).follow(w.servers(name)[me.whom.at][0]))
+            elif any(servers[at][1] for at in others):
+                yield self._moved(f"{name} turns", lambda w: w.named(name).whom.left(False))
         else:
-            _, rows = server.made.read(self.steps.next) if self.steps.next <= server.made.parties.end else (0, [])
-            if rows:
-                yield self._moved("D takes results", Pair._take_results)
-            if server.made.parties.readers["d"].ack < there:
-                yield self._moved("D acknowledges", lambda w: w.replicas[w.whom.at].made.ack("d", there))
-        if other.up and other.made.parties.readers["d"].ack < there:
-            yield self._moved("D tells the other", lambda w: w.replicas[1 - w.whom.at].made.ack("d", there))
+            if self._offers(me, server) and me.news(server):
+                yield self._moved(f"{name} takes rows", lambda w: w.named(name).take(w.servers(name)[me.whom.at][0]))
+            if me.how.at_once and server.parties.readers[name].ack < me.there:
+                yield self._moved(f"{name} acknowledges", lambda w: w.servers(name)[me.whom.at][0].ack(name, me.there))
+            if self._would_join(me):
+                yield self._moved(f"{name} joins others", lambda w: w.named(name).lost())
+        for at in others:
+            if servers[at][1] and me.unsaid(servers[at][0]):
+                yield self._moved(f"{name} tells the other", lambda w, at=at: w.named(name).tell(w.servers(name)[at][0]))
+
+    def _offers(self, me: Replica, server: Line) -> bool:
+        """But for one whose other replica has delivered everything: it will be ended."""
+        assert me.steps is not None
+        over = me is not self.sink and any(one.over for one in self.pairs[self.place(me.name)])
+        return not (over and me.steps.next < server.parties.start)
+
+    def _would_join(self, me: Replica) -> bool:
+        place, at, whom = self.place(me.name) - 1, me.whom.at, copy(me.whom)
+        if place < 0 or not self.pairs[place][1 - at].up:
+            return False
+        return whom.elsewhere(Seen(at, False, self.followers(place, at)), [Seen(1 - at, False, self.followers(place, 1 - at))])
+
+    def _working(self, me: Replica) -> Iterator[Move]:
+        name, place = me.name, self.place(me.name)
+        if me.begun is not None and me.written:
+            yield self._moved(f"{name} commits", lambda w: w.named(name).commit())
+        elif me.begun is not None or me.given.parties.end > me.worked:
+            yield self._moved(f"{name} works", lambda w: w.named(name).write())
+        followed = bool(self.followers(place, int(name.endswith(".1"))))
+        if me.leading.leads != followed or me.delivered:
+            yield self._moved(f"{name} looks around", lambda w: w._look(name, followed))
+        if me.done:
+            yield self._moved(f"{name} ends", lambda w: w._end(name))
 
     def faults(self) -> Iterator[Move]:
         for kind, left in self.budget:
             if not left:
                 continue
-            paid = self.copy()
-            paid.budget = tuple((k, n - (k == kind)) for k, n in self.budget)
+            paid = replace(self, budget=tuple((k, n - (k == kind)) for k, n in self.budget))
             if kind == "kill":
-                for at in (0, 1):
-                    if self.replicas[at].up:
-                        yield paid._moved(f"{NAMES[at]} is killed", lambda w, at=at: w._kill(at))
-                        if self.replicas[at].begun is None and self.replicas[at].given.parties.end > self.replicas[at].worked:
-                            yield paid._moved(f"{NAMES[at]} is killed while it writes", lambda w, at=at: w._kill(at, writing=True))
-            elif kind == "suspect" and self.steps is not None and self.replicas[1 - self.whom.at].up:
-                yield paid._moved("D suspects", Pair._suspect)
+                for one in self.replicas:
+                    if one.up:
+                        yield paid._moved(f"{one.name} is killed", lambda w, name=one.name: w._kill(name))
+                        if one.begun is None and one.given.parties.end > one.worked:
+                            yield paid._moved(f"{one.name} is killed while it writes", lambda w, name=one.name: w._kill(name, writing=True))
+            elif kind == "suspect":
+                for one in [*self.replicas, self.sink]:
+                    servers = self.servers(one.name)
+                    if one.steps is not None and len(servers) > 1 and servers[1 - one.whom.at][1]:
+                        yield paid._moved(f"{one.name} suspects", lambda w, name=one.name: w.named(name).lost())
             elif kind == "cut":
-                for at in (0, 1):
-                    if self.replicas[at].steps is not None:
-                        yield paid._moved(f"cut before {NAMES[at]}", lambda w, at=at: setattr(w.replicas[at], "steps", None))
+                for one in [*self.replicas, self.sink]:
+                    if one.steps is not None:
+                        yield paid._moved(f"cut before {one.name}", lambda w, name=one.name: setattr(w.named(name), "steps", None))
             elif kind == "restart":
-                yield paid._moved("U is killed and back", Pair._restart_source)
+                yield paid._moved("S is killed and back", Chain._restart_source)
 
-    def _moved(self, name: str, act: Callable[[Pair], object]) -> Move:
+    def _moved(self, name: str, act: Callable[[Chain], object]) -> Move:
         after = self.copy()
         act(after)
         return name, after
 
-    # --- what happens -----------------------------------------------------------------------------------------------
+    # --- what happens to more than one ------------------------------------------------------------------------------
 
     def _make(self) -> None:
         end = self.source.parties.end
         self.source.append([self.script[end]], end, "main", end + 1 == len(self.script))
 
-    def _follow_source(self, at: int) -> None:
-        me, how = self.replicas[at], self.how
-        self.source.parties.open_reader(me.name, None, None)
-        me.given.parties.open_producer(_RELAY, None, "batches" if how.skipping else "tuples", None)
-        me.steps, me.eager = Steps(me.there, marks, hole), me.leading.leads
-        if how.by_hand and me.eager:
-            self._require(me)
-            self._send_done(me)
-
-    def _require(self, me: Replica) -> None:
-        self.source.require([name for name in self.source.parties.required if name not in NAMES] + [me.name])
-
-    def _send_done(self, me: Replica) -> None:
-        there, note = me.acks.last
-        if there and me.steps is not None:
-            self.source.ack(me.name, there, note)
-
-    def _input_of(self, at: int) -> tuple[int, list[int]]:
-        me, how = self.replicas[at], self.how
-        assert me.steps is not None
-        return self.source.read(me.steps.next, 1 if how.batch is None or me.eager else how.batch, how.skipping)
-
-    def _news_for(self, at: int) -> bool:
-        me = self.replicas[at]
-        assert me.steps is not None
-        if any(replica.over for replica in self.replicas) and me.steps.next < self.source.parties.start:
-            return False  # its other replica has delivered everything; it will be told
-        first, rows = self._input_of(at)
-        return bool(rows) or first > me.steps.next or (self.source.ended and not me.given.ended and not following_waits(me.steps))
-
-    def _take_input(self, at: int) -> None:
-        me, how = self.replicas[at], self.how
-        first, rows = self._input_of(at)
-        ended = self.source.ended and first + len(rows) == self.source.parties.end
-        assert me.steps is not None
-        unit = me.steps.came(first, self.source.parties.note, [batch(rows)] if rows else [])
-        if unit.rows:
-            me.given.append(numbers(unit.batches), unit.end if how.skipping else unit.first, _RELAY, ended and unit.complete)
-            if how.by_hand:
-                me.acks.appended(unit, me.given.parties.end)
-        elif unit.complete and ended:
-            me.given.parties.producers[_RELAY].progress_us = ENDED
-
-    def _work(self, at: int) -> None:
-        me = self.replicas[at]
-        me.begun = me.given.parties.end if me.begun is None else me.begun
-        _, rows = me.given.read(me.worked)
-        _, jump, results = me.work.over(rows[: me.begun - me.worked])
-        if jump is not None:
-            me.made.skip(jump)
-        if results:
-            me.made.append(results, me.unit + 1, SELF, results[-1] == END)
-        me.written = True
-
-    def _commit(self, at: int) -> None:
-        me = self.replicas[at]
-        assert me.begun is not None
-        _, rows = me.given.read(me.worked)
-        me.work, _, results = me.work.over(rows[: me.begun - me.worked])
-        me.unit += bool(results)
-        me.worked, me.begun, me.written = me.begun, None, False
-        me.given.ack(SELF, me.worked)
-        if self.how.by_hand:
-            me.leading.committed(me.worked, me.made.parties.end)
-
-    @staticmethod
-    def _delivered(me: Replica) -> bool:
-        return bool(me.leading._commits) and me.leading._commits[0][1] <= me.made.parties.start
-
-    def _look(self, at: int, followed: bool) -> None:
-        me, how = self.replicas[at], self.how
-        if me.leading.look(0.0 if followed else LEADS_ON_S) and (how.batch is not None or how.by_hand):
+    def _look(self, name: str, followed: bool) -> None:
+        me = self.named(name)
+        if me.leading.look(0.0 if followed else LEADS_ON_S) and (me.how.batch is not None or me.how.by_hand):
             me.steps = None
-        if how.by_hand:
+        if me.how.by_hand:
             done = me.leading.delivered(me.made.parties.start)
-            if done is not None and me.acks.done(done[0], str(done[1])):
-                self._send_done(me)
+            if done is not None and me.acks.done(done[0], str(done[1])) and me.steps is not None:
+                self.servers(name)[me.whom.at][0].ack(name, *me.acks.last)
 
-    def _end(self, at: int) -> None:
-        me = self.replicas[at]
-        for name in NAMES:
-            self.source.ack(name, me.there)
+    def _end(self, name: str) -> None:
+        me = self.named(name)
+        for server, up in self.servers(name):
+            for replica in (me.node, f"{me.node}.1") if up else ():
+                if replica in server.parties.readers:
+                    server.ack(replica, me.there)
         me.over, me.up, me.steps = True, False, None
-        if self.whom.at == at:
-            self.steps = None
+        self._gone(name)
 
-    def _follow_replica(self) -> None:
-        server = self.replicas[self.whom.at]
-        server.made.parties.open_reader("d", None, None)
-        there = self.sink.parties.open_producer(_RELAY, None, "tuples", None).next
-        self.steps = Steps(there, marks)
-
-    def _take_results(self) -> None:
-        assert self.steps is not None
-        made = self.replicas[self.whom.at].made
-        first, rows = made.read(self.steps.next)
-        unit: Unit = self.steps.came(first, "", [batch(rows)])
-        if unit.rows:
-            self.sink.append(numbers(unit.batches), unit.first, _RELAY, made.ended and unit.complete)
-
-    def _kill(self, at: int, writing: bool = False) -> None:
-        me = self.replicas[at]
-        if writing:  # between the jump and the rows, or between the rows and the commit: the batch is begun either way
-            me.begun = me.given.parties.end
-            _, jump, _ = me.work.over(me.given.read(me.worked)[1])
-            if jump is not None:
-                me.made.skip(jump)
+    def _kill(self, name: str, writing: bool = False) -> None:
+        me = self.named(name)
+        if writing:
+            me.write(only_jump=True)
         me.killed()
-        if self.whom.at == at and self.steps is not None:
-            self.steps = None
-            self.whom.left(True)
+        if me.servers == 1 or self.place(name) < len(self.pairs) - 1:
+            self._opened(me)
+        self._gone(name)
 
-    def _suspect(self) -> None:
-        self.steps = None
-        self.whom.left(True)
+    def _opened(self, me: Replica) -> None:
+        """Started again, it says anew whose acks count; who leads behind it has to say so again."""
+        place = self.place(me.name)
+        if place + 1 < len(self.pairs):
+            one, other = self.pairs[place + 1]
+            me.made.require([one.name] if one.how.by_hand else [one.name, other.name])
+
+    def _gone(self, name: str) -> None:
+        place, at = self.place(name), int(name.endswith(".1"))
+        for follower in self.followers(place, at):
+            self.named(follower).lost()
 
     def _restart_source(self) -> None:
-        """It says anew whose acks count; who leads has to say it again."""
-        for replica in self.replicas:
+        one, other = self.pairs[0]
+        for replica in (one, other):
             replica.steps = None
-        self.source.require(list(NAMES[:1] if self.how.by_hand else NAMES))
-
-
-def following_waits(steps: Steps) -> bool:
-    return bool(steps._waiting)
+        self.source.require([one.name] if one.how.by_hand else [one.name, other.name])

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 import pytest
-from protocol.replicas import END, MARK, Pair
+from protocol.replicas import END, MARK, Chain
 from protocol.search import Search
 
 NEVER = 1 << 40
@@ -15,8 +15,12 @@ KINDS = [(True, None), (True, 2), (True, 3), (True, NEVER), (False, None), (Fals
 IDS = [f"{'selection' if forgetful else 'memory'}-{'UB' if batch == NEVER else batch or 1}" for forgetful, batch in KINDS]
 
 
-def search(script: tuple[int, ...], forgetful: bool, batch: int | None, **budget: int) -> Search[Pair]:
-    return Search(Pair.over(script, forgetful, batch, **budget), Pair.moves, Pair.faults, Pair.check, Pair.check_at_rest)
+def search(script: tuple[int, ...], forgetful: bool, batch: int | None, **budget: int) -> Search[Chain]:
+    return searched(Chain.over(script, [(forgetful, batch)], **budget))
+
+
+def searched(chain: Chain) -> Search[Chain]:
+    return Search(chain, Chain.moves, Chain.faults, Chain.check, Chain.check_at_rest)
 
 
 @pytest.mark.parametrize("fault", ["kill", "suspect", "cut", "restart"])
@@ -70,3 +74,42 @@ def test_very_many_random_orders(forgetful: bool, batch: int | None) -> None:
     one = search(MANY, forgetful, batch, kill=4, suspect=3, cut=3, restart=2)
     for seed in range(1000, 3000):
         one.wander(seed, 0.1)
+
+
+PAIRS = [
+    ((True, 2), (True, 2)),
+    ((True, 2), (True, NEVER)),
+    ((False, 2), (True, 2)),
+    ((True, NEVER), (False, 2)),
+    ((True, None), (True, 3)),
+]
+
+
+@pytest.mark.parametrize("kinds", PAIRS, ids=str)
+def test_two_pairs_in_a_row(kinds: tuple[tuple[bool, int | None], ...]) -> None:
+    one = searched(Chain.over(MANY, list(kinds), kill=4, suspect=3, cut=2, restart=1))
+    for seed in range(8):
+        one.wander(seed, 0.1)
+
+
+def test_who_skips_is_told_the_number_that_belongs_to_the_place() -> None:
+    """n.1 has jumped over results that m has; m.1, which has not got them, turns to n.1. What they came to at m only m's acks can say, and
+    m gave them to n. Once m.1 was told 0, and numbered its results from there."""
+    chain = Chain.over(MANY, [(True, 2), (True, NEVER)], suspect=3)
+    chain = played(
+        chain,
+        "d follows; m looks around; m follows; m.1 follows; n looks around; n follows; n.1 follows",
+        "S makes a row; S makes a row; S makes a row",
+        "n takes rows; n works; n commits; m takes rows; m works; m commits; d takes rows; d acknowledges; m looks around; n looks around",
+        "n.1 takes rows; n.1 works; n.1 commits; m.1 suspects; m.1 follows; m.1 takes rows",
+    )
+    assert chain.named("m.1").whom.at == 0, "n knows"
+    chain = played(chain, "m.1 follows; m.1 takes rows; m.1 works; m.1 commits")
+    assert chain.named("m.1").made.parties.end == 2, "as many results as m had"
+
+
+def played(chain: Chain, *names: str) -> Chain:
+    for name in "; ".join(names).split("; "):
+        chain = dict((*chain.moves(), *chain.faults()))[name]
+        chain.check()
+    return chain

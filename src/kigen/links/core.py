@@ -45,7 +45,7 @@ class QueueCore:
         self._store.restore(opened.blocks, opened.segments)
         self._store.progress_before = opened.progress_before
         first_kept = opened.blocks[0].record.first if opened.blocks else self._parties.end
-        self._parties.start = max(self._parties.start, first_kept)  # a trim may be younger than the last state
+        self._parties.trim_to(first_kept, None)  # a trim may be younger than the last state, if that could not be written
         self._parties.trim()  # and an ack may have been ahead of what was appended after it
         self._store.trim(self._parties.start)
         if settings.durable and not opened.segments:
@@ -124,8 +124,6 @@ class QueueCore:
 
     def _trimmed(self, moved: bool, sync: bool) -> None:
         """After any change of what readers said: what nobody needs is dropped, and the change written down."""
-        if moved:
-            self._store.trim(self._parties.start)
         self._changed.notify_all()
         try:
             self._store.write_state(sync)
@@ -133,6 +131,9 @@ class QueueCore:
             if sync:
                 raise
             _log.warning("stream '%s': an ack was not written down (%s): a restart may keep more", self.name, error)
+        finally:
+            if moved:  # after the state is written, so that what is kept and what was said fit; a full disk gets room either way
+                self._store.trim(self._parties.start)
 
     def _state(self, head: bool) -> State:
         return {**(self._head if head else {}), "parties": self._parties.to_json()}

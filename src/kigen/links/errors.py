@@ -40,6 +40,10 @@ class OffsetTrimmed(LinkError):
     """The offset is no longer kept. `data`: start (the first kept), given."""
 
 
+class NotTold(LinkError):
+    """Tuples were let go up to `start`, and what stands for them is not known here yet. `data`: start, given."""
+
+
 class OffsetAhead(LinkError):
     """The offset lies beyond the end: the queue lost what it had, or it is another one. `data`: end, given."""
 
@@ -91,6 +95,7 @@ _CLASSES: dict[str, type[LinkError]] = {
         Fenced,
         SequenceGap,
         OffsetTrimmed,
+        NotTold,
         OffsetAhead,
         SchemaMismatch,
         UnknownStream,

@@ -5,7 +5,8 @@ is whole or absent, numbers may leave gaps; Spark's batch ids). What was appende
 Whoever opens with a higher **epoch** fences all lower ones. A **reader** acknowledges offsets; all below is done. Acks may run ahead of
 the end: a secondary's queue learns what downstream already has before it computed it.
 
-Invariant: numbers, epochs, acks and progress never fall.
+A reader's **note** stands for what lies below its ack; whoever skips that is told the note. Invariant: numbers, epochs, acks and progress
+never fall; `note` belongs to `start`, or is None.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Parties:
     required: list[str] = field(default_factory=list)  # readers whose acks decide what is kept
     start: int = 0  # the first offset kept
     end: int = 0  # the next offset
-    note: str = ""  # of the ack that moved `start`
+    note: str | None = ""  # of the ack that `start` stands at; None: it stands where no ack did, of which a note is known
 
     def open_producer(self, name: str, epoch: int | None, counts: str, at: int | None) -> Producer:
         if counts not in COUNTS:
@@ -122,18 +123,32 @@ class Parties:
 
     def trim(self) -> bool:
         """Moves `start` to the least ack of those required; whether it moved."""
-        acks = [(self.readers[n].ack, self.readers[n].note) if n in self.readers else (self.start, "") for n in self.required]
+        acks = [(self.readers[n].ack, self.readers[n].note) if n in self.readers else (self.start, None) for n in self.required]
         if not acks:
             return False
-        least, note = min(acks)
+        least, note = min(acks, key=lambda ack: ack[0])
         return self.trim_to(least, note)
 
-    def trim_to(self, offset: int, note: str = "") -> bool:
-        offset = min(offset, self.end)
-        if offset <= self.start:
+    def trim_to(self, offset: int, note: str | None = "") -> bool:
+        """Whether `start` moved, or its note is known now. The note of an ack ahead of the end belongs to its own place, not to the end."""
+        if offset > self.end:
+            offset, note = self.end, None
+        if offset < self.start or (offset == self.start and (note is None or self.note is not None)):
             return False
         self.start, self.note = offset, note
         return True
+
+    def skip(self, producer: Producer, offset: int) -> bool:
+        """Nothing below `offset` is needed, and nothing below it will come; whether `start` moved."""
+        ahead = max(0, offset - self.end)
+        producer.next += ahead if producer.counts == "tuples" else 0
+        self.end += ahead
+        moved = self.trim_to(offset, None)
+        return self.trim() or moved
+
+    def beginning(self, offset: int) -> int | None:
+        """Where whoever skips what was let go begins; None: what stands for it is not known."""
+        return offset if offset >= self.start else None if self.note is None else self.start
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from kigen.links.core import QueueCore
-from kigen.links.errors import OffsetAhead, OffsetTrimmed
+from kigen.links.errors import NotTold, OffsetAhead, OffsetTrimmed
 from kigen.links.parties import Producer, Reader
 from kigen.links.payload import Encoded, codec_number, encode, require_schema, without
 from kigen.links.reading import Reading, select
@@ -103,13 +103,11 @@ class Queue(QueueCore):
             self._note_only(who, None, progress_us)
 
     def skip(self, offset: int, producer: str = MAIN, epoch: int | None = None) -> None:
-        """Nothing below `offset` is needed from here, and nothing below it will come: the next tuple has that offset at least."""
+        """Nothing below `offset` is needed from here, and nothing below it will come: the next tuple has that offset at least. Whoever
+        skips what was let go is refused until an ack says what stands for it."""
         with self._open():
             who = self._parties.producer(producer, epoch)
-            ahead = max(0, offset - self._parties.end)
-            who.next += ahead if who.counts == "tuples" else 0
-            self._parties.end += ahead
-            self._trimmed(self._parties.trim_to(offset), sync=self._sync_each)
+            self._trimmed(self._parties.skip(who, offset), sync=self._sync_each)
 
     # reading
 
@@ -132,8 +130,8 @@ class Queue(QueueCore):
         may_be_ahead: bool = False,
     ) -> Reading:
         """Tuples from `offset` on, at most so many. Waits up to `wait_s` until there are `min_tuples`, or more progress than is known;
-        gives whole batches of so many, unless no more will come. `skip_trimmed`: begin at what is still kept. `may_be_ahead`: wait
-        beyond the end, too."""
+        gives whole batches of so many, unless no more will come. `skip_trimmed`: begin at what is still kept (NotTold, if it is not
+        known here what stands for the rest). `may_be_ahead`: wait beyond the end, too."""
         deadline = time.monotonic() + wait_s
         with self._open():
             while True:
@@ -235,9 +233,15 @@ class Queue(QueueCore):
             raise OffsetAhead(
                 f"stream '{self.name}': offset {offset} lies beyond the end, {end}: the queue is not the one that was read", data
             )
-        return max(offset, start)
+        begin = self._parties.beginning(offset)
+        if begin is None:
+            data = {"start": start, "given": offset}
+            raise NotTold(
+                f"stream '{self.name}': what lay between {offset} and {start} was let go, and nobody has said what stands for it", data
+            )
+        return begin
 
     def _select(self, first: int, max_tuples: int, max_bytes: int) -> Reading:
         store, parties = self._store, self._parties
         pieces, at = select(store, first, max_tuples, max_bytes)
-        return Reading(self.schema, first, at, pieces, store.progress_at(store.find(at)), parties.start, parties.end, parties.note)
+        return Reading(self.schema, first, at, pieces, store.progress_at(store.find(at)), parties.start, parties.end, parties.note or "")

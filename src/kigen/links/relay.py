@@ -22,7 +22,7 @@ from kigen.links.address import Security
 from kigen.links.client import Link, Received
 from kigen.links.connection import Patience
 from kigen.links.counters import WireBytes
-from kigen.links.errors import LinkDown, LinkError, QueueClosed, UnknownStream
+from kigen.links.errors import LinkDown, LinkError, NotTold, QueueClosed, UnknownStream
 from kigen.links.queue import Queue
 from kigen.links.record import ENDED, NO_PROGRESS
 from kigen.links.steps import HandAcks, Hole, Marks, Steps, Unit, reached
@@ -139,11 +139,13 @@ class Relay:
     def _work(self) -> None:
         """The node before may not be up yet, or be gone for a while: tried until it, or its standby, is there."""
         while not self._stopped.is_set():
-            leading = self._eager.is_set()
+            leading, told = self._eager.is_set(), True
             try:
                 self._follow()
             except (LinkDown, UnknownStream, QueueClosed):
                 pass
+            except NotTold:  # by this one: the other may know, or it will be told
+                told = False
             except LinkError as error:
                 if not self._stopped.is_set():
                     self.error = error
@@ -151,7 +153,7 @@ class Relay:
             heard, self.connected = self.connected, False
             self._lost_s = time.monotonic() if self._lost_s is None else self._lost_s
             if leading == self._eager.is_set() and not self._stopped.is_set():  # not asked to begin anew
-                self._turn(heard)
+                self._turn(heard and told)
 
     def _turn(self, heard: bool) -> None:
         """`heard`: the server that is left had been followed."""
