@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from links.reference import SCHEMA, batch, ids
 
-from kigen.links import ENDED, LinkServer, OffsetTrimmed, Queue, QueueSettings, Relay
+from kigen.links import ENDED, LinkError, LinkServer, OffsetTrimmed, Queue, QueueSettings, Relay
+from kigen.links.connection import Connection
 
 
 def free_address() -> str:
@@ -126,3 +128,24 @@ def test_what_cannot_be_healed_is_told(tmp_path: Path) -> None:
             until(lambda: relay.error is not None, "an error")
             relay.close()
             assert isinstance(relay.error, OffsetTrimmed)
+
+
+def test_a_relay_that_cannot_go_on_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is: the node must hear of it, and end."""
+
+    def breaks(_: Relay) -> None:
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr(Relay, "_follow", breaks)
+    with Queue("s", SCHEMA, QueueSettings(folder=tmp_path, durable=True)) as here:
+        relay = Relay(here, free_address(), "n")
+        until(lambda: relay.error is not None, "the error")
+        assert "stream 's': ValueError('no such thing')" in str(relay.error)
+        relay.close()
+
+
+def test_an_error_of_the_library_is_one_of_ours() -> None:
+    """Threads expect a LinkError, and nothing else."""
+    connection = Connection("127.0.0.1:1")
+    with pytest.raises(LinkError, match=r"127\.0\.0\.1:1: something of its own"):
+        connection.check(pa.ArrowKeyError("something of its own"))

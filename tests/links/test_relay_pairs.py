@@ -227,6 +227,29 @@ def test_the_one_that_leads_is_the_one_whose_acks_count(tmp_path: Path) -> None:
         relay.close()
 
 
+def test_a_leader_says_again_that_its_acks_count(tmp_path: Path) -> None:
+    """The other replica led for a moment, too, and said so of itself; this one was never told to lead anew."""
+    with (
+        queue_at(tmp_path / "a", ["n", "n.1"], ["n"]) as before,
+        queue_at(tmp_path / "here", ["last"]) as here,
+        LinkServer([before]) as server,
+    ):
+        watch = replace(WATCH, alone=True)
+        relay = Relay(here, str(server.address), "n", None, Following("none", 10, True, True), marks, hole, watch)
+        relay.lead(True)
+        before.append(batch(list(range(10))), 0)
+        until(lambda: here.status()["end"] == 10, "the rows")
+        before.require(["n.1"])
+        until(lambda: before.status()["required"] == ["n"], "its name again")
+        relay.ack(10, "3")
+        until(lambda: before.status()["start"] == 10, "its ack")
+        relay.lead(False)
+        before.require(["n.1"])
+        time.sleep(0.5)
+        assert before.status()["required"] == ["n.1"], "one that stands by leaves that to the leader"
+        relay.close()
+
+
 def test_told_to_lead_at_any_moment(tmp_path: Path) -> None:
     """To lead, and not to, again and again: no moment at which it is not heard."""
     rng = random.Random(5)

@@ -10,6 +10,7 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from links.test_links import TOKEN, certificate
@@ -18,7 +19,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from kigen.cli.main import app
-from kigen.cli.nodes import NodesArguments, make_node, nodes_table, placed_parts
+from kigen.cli.nodes import GO, STOPPED, NodesArguments, make_node, nodes_table, placed_parts
 from kigen.cli.up import NodeFailed, Processes
 from kigen.engine.node_options import NodeOptions
 from kigen.links import LinkServer, Security
@@ -169,6 +170,35 @@ def test_a_node_that_is_killed_again_and_again_is_given_up(files: list[str], tmp
     assert starts == ["a"] * 5
     assert "node a was killed 5 times within 60 s (SIGKILL)" in str(failed.value)
     assert "began" in str(failed.value)
+
+
+def test_a_node_that_was_asked_to_end_is_not_done(files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody ended one of the nodes in good order: its work is not done, and it is started again. A standby that cannot start is not
+    waited for."""
+    arguments = NodesArguments(Path(files[0]), Path(files[2]), "deadline", 5.0, None, tmp_path / "state", None, "pack", None)
+    ends = {"b": iter((STOPPED, STOPPED, 0)), "b.1": iter((1,)), "a": iter(("import time; time.sleep(60)",))}
+    starts: list[str] = []
+
+    def start(self: Processes, name: str) -> None:
+        starts.append(name)
+        log, end = self._log(name), next(ends[name])
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text("", encoding="utf-8")
+        self._running[name] = subprocess.Popen([sys.executable, "-c", end if isinstance(end, str) else f"raise SystemExit({end})"])
+
+    def told(running: dict[str, Any]) -> dict[str, Any]:
+        assert "a" in running or starts.count("b") == 3
+        state = "delivering" if starts.count("b") == 3 else "ready"
+        return {name: None if name == "b.1" else {"state": state} for name in ("a", "b", "b.1")}
+
+    monkeypatch.setattr(Processes, "_start", start)
+    monkeypatch.setattr("kigen.cli.up._POLL_S", 0.01)
+    readers = {"a": {"b"}, "b": set[str]()}
+    with Processes(arguments, {"a": ("a", 0), "b": ("b", 0), "b.1": ("b", 1)}, readers) as processes:
+        assert processes.run(threading.Event(), told)
+    assert starts.count("b") == 3
+    assert starts.count("b.1") == 1
+    assert (tmp_path / "state" / GO).exists()
 
 
 @pytest.mark.parametrize("alone", [False, True])

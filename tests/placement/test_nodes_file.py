@@ -92,6 +92,8 @@ WRONG = {
     "[nodes.a]\n[nodes.b]\n[[links]]\nbetween = ['a', 'b']\nbandwidth = '5'": "write it as '10 MB/s' or '100 Mbit/s'",
     "[nodes.a]\n[streams.s]\nrate = 5": '[streams.s]: say where it is born, such as born = "a"',
     "[nodes.car]\n[results]\nq = 'cat'": "[results] q: there is no node 'cat'; did you mean car?",
+    "[nodes.'edge.a']": "[nodes] 'edge.a': names of nodes consist of letters, digits, - and _",
+    "[nodes.'../a']": "[nodes] '../a': names of nodes consist of letters, digits, - and _",
     "node = 1": "node: not known here; did you mean nodes?",
 }
 

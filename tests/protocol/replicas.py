@@ -247,11 +247,14 @@ class Replica:
             self.say(server)
 
     def say(self, server: Line) -> None:
-        """By hand, the leader's acks count, and not those of its other replica."""
-        server.require([name for name in server.parties.required if name.partition(".")[0] != self.node] + [self.name])
+        self.require(server)
         there, note = self.acks.last
         if there:
             server.ack(self.name, there, note)
+
+    def require(self, server: Line) -> None:
+        """By hand, the leader's acks count, and not those of its other replica."""
+        server.require([name for name in server.parties.required if name.partition(".")[0] != self.node] + [self.name])
 
     def unsaid(self, server: Line) -> bool:
         """Something is to be told to a server that is not followed."""
@@ -355,6 +358,13 @@ class Chain:
 
     # --- what always holds, and what holds in the end ---------------------------------------------------------------
 
+    @property
+    def expected(self) -> list[int]:
+        rows = list(self.script)
+        for place, pair in enumerate(self.pairs):
+            rows = Work(pair[0].work.forgetful, 2 << place).over(rows)[2]
+        return rows
+
     def check(self) -> None:
         expected = list(self.script)
         for place, pair in enumerate(self.pairs):
@@ -365,7 +375,15 @@ class Chain:
         assert self.sink.given.rows == expected[: len(self.sink.given.rows)], f"D has {self.sink.given.rows} of {expected}"
 
     def check_at_rest(self) -> None:
+        """If it has no end, whoever leads is whose acks count."""
         self.check()
+        if END not in self.script:
+            assert self.sink.there == len(self.expected)
+            for place, pair in enumerate(self.pairs):
+                for server, _ in self.servers(pair[0].name) if pair[0].how.by_hand else ():
+                    leaders = [one.name for at, one in enumerate(pair) if self.followers(place, at)]
+                    assert server.parties.required == leaders, f"acks of {server.parties.required} count, {leaders} lead"
+            return
         assert self.sink.given.ended, f"D has {self.sink.given.rows}"
         assert all(any(one.over for one in pair) for pair in self.pairs)
         assert not self.source.rows, f"S keeps {self.source.rows}"
@@ -397,6 +415,8 @@ class Chain:
                 yield self._moved(f"{name} takes rows", lambda w: w.named(name).take(w.servers(name)[me.whom.at][0]))
             if me.how.at_once and server.parties.readers[name].ack < me.there:
                 yield self._moved(f"{name} acknowledges", lambda w: w.servers(name)[me.whom.at][0].ack(name, me.there))
+            if me.how.by_hand and me.eager and me.leading.leads and name not in server.parties.required:
+                yield self._moved(f"{name} says that it leads", lambda w: w.named(name).require(w.servers(name)[me.whom.at][0]))
             if self._would_join(me):
                 yield self._moved(f"{name} joins others", lambda w: w.named(name).lost())
         for at in others:

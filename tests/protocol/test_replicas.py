@@ -30,6 +30,15 @@ def test_all_orders_with_one_fault(forgetful: bool, batch: int | None, fault: st
     assert found.at_rest > 1
 
 
+@pytest.mark.parametrize("batch", [None, 2, NEVER])
+def test_without_an_end_the_acks_of_whoever_leads_count(batch: int | None) -> None:
+    """D turned away and back: the one that it left led on, and once was not asked any more what it needed."""
+    assert search((2, MARK), True, batch, suspect=2).explore().at_rest > 1
+    one = search(MANY[:-2], True, batch, kill=3, suspect=4, cut=2, restart=1)
+    for seed in range(10):
+        one.wander(seed, 0.1)
+
+
 @pytest.mark.parametrize(("forgetful", "batch"), KINDS, ids=IDS)
 def test_random_orders_with_many(forgetful: bool, batch: int | None) -> None:
     one = search(MANY, forgetful, batch, kill=3, suspect=2, cut=2, restart=1)

@@ -15,7 +15,7 @@ from kigen.cli.nodes import NodesArguments, placed_parts
 from kigen.engine.advising import with_batches
 from kigen.engine.pairing import NEVER, following, readers_of, skips
 from kigen.placement.cutting import Part
-from kigen.placement.nodes_file import STANDBY_PORT, NodeEntry, NodesFile, parse_nodes
+from kigen.placement.nodes_file import STANDBY_PORT, NodeEntry, NodesFile, NodesFileError, parse_nodes
 
 
 def parts_of(pair: Pair) -> tuple[NodesFile, dict[str, Part]]:
@@ -42,14 +42,14 @@ ELSEWHERE = "CREATE QUERY all_cars AS SELECT id FROM cars [RANGE 2 SECONDS];\n"
 )
 def test_a_standby_gets_every_input_unless_the_node_has_no_memory(queries: str, leaves_out: bool, tmp_path: Path) -> None:
     nodes, parts = parts_of(Pair(tmp_path, queries, 'standby = "lazy"\nbatch = 30\ncompress = "zstd"', 30))
-    assert skips(parts, "mid") == leaves_out
+    assert skips(parts, "mid", nodes) == leaves_out
     for stream in parts["mid"].received:
         readers, required = readers_of(parts["up"], stream, parts, nodes)
         assert readers == ["mid", "mid.1"]
         assert required == (["mid"] if leaves_out else ["mid", "mid.1"])
-    how = following(parts, "mid", nodes.entry("mid"))
+    how = following(parts, "mid", nodes)
     assert (how.compress, how.batch, how.skipping, how.by_hand) == ("zstd", 30, leaves_out, leaves_out)
-    assert following(parts, "down", nodes.entry("down")).batch is None
+    assert following(parts, "down", nodes).batch is None
 
 
 @pytest.mark.parametrize("queries", [SELECTION, ALL])
@@ -57,10 +57,10 @@ def test_with_copies_inputs_are_kept_for_both_and_let_go_by_hand(queries: str, t
     nodes, parts = parts_of(Pair(tmp_path, queries, 'standby = "passive"\nrecovery = "gap"', 30))
     for stream in parts["mid"].received:
         assert readers_of(parts["up"], stream, parts, nodes) == (["mid", "mid.1"], ["mid", "mid.1"])
-    how = following(parts, "mid", nodes.entry("mid"))
+    how = following(parts, "mid", nodes)
     assert (how.batch, how.skipping, how.at_once) == (None, False, False)
     assert nodes.entry("mid").recovery == "gap"
-    assert following(parts, "down", nodes.entry("down")).at_once
+    assert following(parts, "down", nodes).at_once
 
 
 ROW = '[[links]]\nbetween = ["up", "mid"]\n[[links]]\nbetween = ["mid", "down"]\n'
@@ -77,11 +77,34 @@ def test_another_reader_of_the_stream_needs_it_kept_at_its_own_pace(links: str, 
         assert pinned in text
         text = text.replace(pinned, pinned.replace("mid", node))
     nodes_file.write_text(text.replace("[streams.cars]", links + "[streams.cars]", 1), encoding="utf-8")
-    _, parts = parts_of(pair)
+    nodes, parts = parts_of(pair)
     (stream,) = parts["mid"].used
     readers = {(node, name) for node, part in parts.items() for name in part.readers.get(stream, ())}
     assert readers in ({("up", "mid"), ("up", "down")}, {("up", "mid"), ("mid", "down")})
-    assert not skips(parts, "mid")
+    assert not skips(parts, "mid", nodes)
+
+
+@pytest.mark.parametrize(
+    ("before", "leaves_out"), [("", True), ('standby = "passive"', True), ('standby = "lazy"', False), ('standby = "upstream"', False)]
+)
+def test_behind_a_pair_that_leaves_inputs_out_a_pair_gets_all(before: str, leaves_out: bool, tmp_path: Path) -> None:
+    """Who of the first pair has not seen inputs cannot say how many results the second made of theirs."""
+    pair = Pair(tmp_path, "CREATE QUERY fast AS SELECT id FROM cars [RANGE 2 SECONDS] WHERE speed > 50;", "", 30)
+    text = '[nodes.up]\n[nodes.mid]\n%s\n[nodes.late]\nstandby = "%s"\n[nodes.down]\n[streams.cars]\nborn = "up"\n'
+    text += '[streams.alarms]\nborn = "up"\n'
+    text += '[results]\ndefault = "down"\n[operators."fast.project"]\nnodes = ["late"]\n[operators."fast.filter"]\nnodes = ["mid"]\n'
+    text += '[operators."fast.window"]\nnodes = ["mid"]\n'
+    nodes_file = pair.app.with_name("nodes.toml")
+    nodes_file.write_text(text % (before, "lazy"), encoding="utf-8")
+    nodes, parts = parts_of(pair)
+    assert skips(parts, "mid", nodes)
+    assert skips(parts, "late", nodes) == leaves_out
+    nodes_file.write_text(text % (before, "upstream"), encoding="utf-8")
+    if leaves_out:
+        parts_of(pair)
+    else:
+        with pytest.raises(NodesFileError, match="the standby before it leaves tuples out itself"):
+            parts_of(pair)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +112,7 @@ def test_another_reader_of_the_stream_needs_it_kept_at_its_own_pace(links: str, 
 )
 def test_active_and_upstream_are_batches_of_one_and_of_all(standby: str, batch: int | None, tmp_path: Path) -> None:
     nodes, parts = parts_of(Pair(tmp_path, SELECTION, standby, 30))
-    assert following(parts, "mid", nodes.entry("mid")).batch == batch
+    assert following(parts, "mid", nodes).batch == batch
 
 
 @pytest.mark.parametrize(

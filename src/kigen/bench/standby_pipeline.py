@@ -80,6 +80,7 @@ class Pipeline:
         self._folder = folder
         up, mid, other, down = _free_ports(4)
         self._addresses = {"up": up, "mid": mid, **({} if contestant.standby is None else {"mid.1": other}), "down": down}
+        self._near = 2 * rate + (contestant.batch or 0)  # rows, marks included, that whoever stands by may be behind
         self._other = "copies" if contestant.standby == "passive" else "stands by"
         folder.mkdir(parents=True)
         app = (
@@ -117,11 +118,11 @@ class Pipeline:
         raise ContestantFailed(f"not within {_PATIENCE_S:.0f} s: {what} (log: {self._folder / 'up.log'})")
 
     def steady(self) -> Told:
-        """All at work, and whoever stands by does."""
+        """All at work, and whoever stands by does, and has caught up."""
         wanted = sorted(["alone"] * 3 if "mid.1" not in self._addresses else ["alone", "alone", "leads", self._other])
 
         def there(told: Told) -> bool:
-            running = len(told) == len(self._addresses) and all(at_work(about) for about in told.values())
+            running = len(told) == len(self._addresses) and all(at_work(about, self._near) for about in told.values())
             return running and sorted(about["role"] for about in told.values()) == wanted and rows_at_down(told) > 0
 
         return self.until(there, "all nodes at work")
@@ -152,8 +153,10 @@ class Pipeline:
             return None
 
 
-def at_work(about: dict[str, Any]) -> bool:
-    """Whoever keeps copies has one."""
+def at_work(about: dict[str, Any], near: float) -> bool:
+    """Whoever keeps copies has one; whoever stands by is not further behind than `near`: killed again at once, it is not warm."""
+    if about["role"] == "stands by" and (about["behind"] is None or about["behind"] > near):
+        return False
     return about["state"] == "running" or (about["role"] == "copies" and about["copy"]["age_s"] is not None)
 
 

@@ -42,6 +42,7 @@ _POLL_S = 0.05
 _ASK = Patience(patience_s=0.0, call_s=1.0)  # again and again
 _ASK_ONCE = Patience(patience_s=0.0, call_s=10.0)  # a busy node answers late
 PLACEMENT, REPORT, GO = "placement.json", "report.json", "go"
+STOPPED = 128 + 15  # exit code of one of `kigen up`'s nodes that was asked to end (SIGTERM) before it was done
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,8 @@ def node_app(name: str, arguments: NodesArguments, together: bool, replica: int 
         told = {**report, "finished": node.finished}
         (arguments.state_dir / me / REPORT).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
     sys.stderr.write(f"node {me}: {'done' if node.finished else 'stopped before the end; the same command goes on from here'}\n")
+    if together and stopped.is_set() and not node.finished:
+        raise SystemExit(STOPPED)  # `kigen up` must not take it for done
 
 
 def make_node(parts: dict[str, Part], name: str, nodes: NodesFile, options: NodeOptions, replica: int) -> NodeRun | PassiveNode:
@@ -178,7 +181,7 @@ def ask(nodes: NodesFile, name: str, replica: int = 0, patience: Patience = _ASK
     entry = nodes.entry(name)
     link = Link(entry.addresses[replica], security_of(nodes, None), patience)
     try:
-        return link.about()
+        return link.about() or None  # it has begun to serve, and has nothing to say yet
     except LinkRefused:
         raise
     except LinkError:
@@ -218,8 +221,11 @@ def nodes_table(told: dict[str, dict[str, Any] | None]) -> Table:
 
 
 def _state(about: dict[str, Any]) -> str:
-    """Of one that keeps copies also how old the newest is, and what all of them weighed on the way."""
+    """Of one of two replicas also how far it is; if it keeps copies, how old the newest is, and what all of them weighed on the way."""
     copy = about.get("copy")
+    if about["role"] in ("leads", "stands by") and about["state"] == "running":
+        behind = about.get("behind")
+        return "warming up" if behind is None else f"running, {behind:,} behind" if behind else "running"
     if copy is None or about["role"] != COPIES:
         return str(about["state"])
     return (

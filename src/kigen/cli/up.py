@@ -22,7 +22,7 @@ from rich.console import Console, Group
 from rich.live import Live
 
 from kigen.cli.display import closing_table
-from kigen.cli.nodes import GO, REPORT, NodesArguments, ask, describe, nodes_table, placed_parts, queues_table, replicas
+from kigen.cli.nodes import GO, REPORT, STOPPED, NodesArguments, ask, describe, nodes_table, placed_parts, queues_table, replicas
 from kigen.cli.run import interruptible
 from kigen.engine.node import DELIVERING
 from kigen.engine.node_options import security_of
@@ -111,8 +111,8 @@ class Processes:
                 if code is None or name not in self._running:
                     continue
                 del self._running[name]
-                if code < 0:
-                    self._killed(name, signal.Signals(-code).name)
+                if code < 0 or code == STOPPED:
+                    self._killed(name, "SIGTERM" if code == STOPPED else signal.Signals(-code).name)
                 elif code:
                     self._failed(name, code)
                 else:
@@ -122,7 +122,8 @@ class Processes:
             states = [(self._which[name][0], about["state"]) for name, about in told.items() if about is not None]
             for node in unread(self._readers, self._done, states):
                 self._end(node)
-            if not self._go.exists() and all(about is not None and about["state"] != "starting" for about in told.values()):
+            awaited = [about for name, about in told.items() if name not in self._again_at]
+            if not self._go.exists() and all(about is not None and about["state"] != "starting" for about in awaited):
                 self._go.touch()
         return True
 

@@ -72,16 +72,17 @@ class NodeRun:
         self._silence_s, self._relays = entry.silence_us / 1e6, dict[str, Relay]()
         self._state, self._began = "starting", time.time()
         self.queues = {stream: self._queue(stream, parts, nodes) for stream in part.plans}
+        how = following(parts, name, nodes)
+        self._by_hand, self._led_at, self._worked_off = how.by_hand, time.monotonic(), dict[str, int]()
+        self._leading = Leading(not self.paired or lodging is not None)
         if lodging is None:
-            self._server = LinkServer(self.queues.values(), address, self._security, self.about, lambda: bool(self.unheard))
+            self._server = LinkServer(self.queues.values(), address, self._security, deaf=lambda: self.useless)
+            self._server.about = self.about
         else:
             self._server = lodging.server
             for queue in self.queues.values():
                 self._server.add(queue)
-        how = following(parts, name, entry)
         self._replicas = [replica_name(name, i) for i in range(len(entry.addresses))]
-        self._by_hand, self._led_at = how.by_hand, time.monotonic()
-        self._leading = Leading(not self.paired or lodging is not None)
         self._relays = {stream: self._relay(stream, nodes, how) for stream in part.received}
         if part.app.queries:
             sinks = {q.name: LinkSink(q, self.queues[q.name]) for q in part.app.queries if q.sent}
@@ -110,6 +111,7 @@ class NodeRun:
         return Relay(self.queues[stream], before.addresses, self.name, self._security, how, mark_places, hole_for, watch)
 
     def _committed(self, oldest: dict[str, int], worked_off: dict[str, int]) -> None:
+        self._worked_off.update(worked_off)
         for stream, number in oldest.items():
             if stream in self.part.used:
                 self.queues[stream].ack(SELF, number)
@@ -134,6 +136,19 @@ class NodeRun:
     def unheard(self) -> list[str]:
         """A pair's: streams of nodes before that have been silent for longer than one may be."""
         return [stream for stream, relay in self._relays.items() if self.paired and relay.deaf_s > self._silence_s]
+
+    @property
+    def behind(self) -> int | None:
+        """Rows of other nodes that are here and not worked off; None: nothing was worked off yet since it was started."""
+        taken = [stream for stream in self.part.received if stream in self.part.used]
+        if taken and not self._worked_off:
+            return None
+        return sum(max(0, int(self.queues[stream].status()["end"]) - self._worked_off.get(stream, 0)) for stream in taken)
+
+    @property
+    def useless(self) -> bool:
+        """A pair's: for now, nothing new can come from here; who reads from it had better read from the other."""
+        return self.paired and (self._state in ("starting", "ready") or bool(self.unheard))
 
     def hold(self, ends: Mapping[str, int]) -> bool:
         """Whether inputs have come so far."""
@@ -221,6 +236,7 @@ class NodeRun:
             "state": self._state,
             "up_s": round(time.time() - self._began, 1),
             "deaf": bool(self.unheard),
+            "behind": self.behind,
         }
         told["from"] = {
             name: {

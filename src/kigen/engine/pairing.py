@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from kigen.links import Following
 from kigen.placement.cutting import Part
-from kigen.placement.nodes_file import NodeEntry, NodesFile, NodesFileError
+from kigen.placement.nodes_file import NodesFile, NodesFileError
 from kigen.plan.nodes import LINK, Filter, Node, Project, Scan, ToStream, Window, WindowKind
 
 PASSIVE = "passive"
@@ -36,9 +36,10 @@ def check_pairing(parts: Mapping[str, Part], nodes: NodesFile) -> None:
         wanted = [q.name for q in part.app.queries if not q.sent]
         if born:
             errors.append(f"[nodes.{name}] standby: stream {born[0]} is born there; a standby needs its inputs from other nodes")
-        if nodes.entry(name).rows_at_once is None and part.app.queries and not born and not skips(parts, name):
+        if nodes.entry(name).rows_at_once is None and part.app.queries and not born and not skips(parts, name, nodes):
+            why = "the standby before it leaves tuples out itself" if forgetful(part) else "it has to remember tuples"
             errors.append(
-                f"[nodes.{name}] standby = 'upstream': it has to remember tuples, so the whole stream would be kept before it; "
+                f"[nodes.{name}] standby = 'upstream': {why}, so the whole stream would be kept before it; "
                 "write standby = 'lazy' and a batch, such as batch = 100"
             )
         if wanted:
@@ -61,23 +62,28 @@ def _forgets(node: Node) -> bool:
     return isinstance(node, Scan | Filter | Project) and not isinstance(node, ToStream)
 
 
-def skips(parts: Mapping[str, Part], name: str) -> bool:
-    """Its standby need not get every input: it is forgetful, hands nothing on, and what the node before lets go its acks alone decide."""
+def skips(parts: Mapping[str, Part], name: str, nodes: NodesFile) -> bool:
+    """Its standby need not get every input: it is forgetful, hands nothing on, and what the node before lets go its acks alone decide.
+    Not behind another that does so: a replica there has no inputs that its other one had, and cannot say how many results they came to
+    here; whoever was told may be gone."""
     part = parts[name]
     if not forgetful(part):
         return False
     (stream,) = part.used
     before = parts[part.received[stream]]
+    if nodes.entry(before.node).standby not in (None, PASSIVE) and skips(parts, before.node, nodes):
+        return False
     return stream not in part.readers and list(before.readers[stream]) == [name] and stream not in before.used
 
 
-def following(parts: Mapping[str, Part], name: str, entry: NodeEntry) -> Following:
+def following(parts: Mapping[str, Part], name: str, nodes: NodesFile) -> Following:
     """How a replica asks for its inputs while the other leads."""
+    entry = nodes.entry(name)
     if entry.standby is None:
         return Following()
     if entry.standby == PASSIVE:
         return Following(holding=True)
-    rows, skipping = entry.rows_at_once, skips(parts, name)
+    rows, skipping = entry.rows_at_once, skips(parts, name, nodes)
     batch = NEVER if rows is None else None if rows == 1 else rows
     return Following(entry.compress, batch, skipping=skipping, by_hand=skipping)
 
@@ -90,6 +96,6 @@ def readers_of(part: Part, stream: str, parts: Mapping[str, Part], nodes: NodesF
         required.append(name)
         if nodes.entry(name).standby is not None:
             readers.append(replica_name(name, 1))
-            if nodes.entry(name).standby == PASSIVE or not skips(parts, name):
+            if nodes.entry(name).standby == PASSIVE or not skips(parts, name, nodes):
                 required.append(replica_name(name, 1))
     return readers, required

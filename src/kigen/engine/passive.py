@@ -60,11 +60,11 @@ class PassiveNode:
         self._asked_since: float | None = None
         self._both_since: float | None = None
         self._done_at: float | None = None
-        self._server = LinkServer((), entry.addresses[replica], security, self.about, lambda: bool(self._unheard))
-        self._server.copies = self
         self._access = Access(entry.addresses[replica], security, halting=True)
         before = {stream: nodes.entry(node).addresses for stream, node in self.part.received.items()}
         self._copier = Copier(entry.addresses[1 - replica], before, security, self._lives, entry.silence_us / 1e6, entry.compress)
+        self._server = LinkServer((), entry.addresses[replica], security, self.about, lambda: bool(self._unheard))
+        self._server.copies = self
 
     # --- for whoever runs it -----------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ import pyarrow.flight as fl
 
 from kigen.links.address import Address, Security, may_connect
 from kigen.links.counters import WireBytes, WireMeter
-from kigen.links.errors import LinkDown, LinkRefused, QueueClosed
+from kigen.links.errors import LinkDown, LinkError, LinkRefused, QueueClosed
 from kigen.links.protocol import VERSION, from_flight, request
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ class Connection:
         if self._closed:
             raise QueueClosed(f"the link to {self.address} is closed") from error
         if not isinstance(error, TROUBLE) and not _was_dropped(error):
-            raise error
+            raise LinkError(f"{self.address}: {_short(error)}") from error
 
     def drop(self, client: Any) -> None:
         """Gives up a connection that broke, unless somebody already made a new one."""

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from kigen.links.acker import Acker
 from kigen.links.address import Security
@@ -112,8 +113,8 @@ class Relay:
         """Whether others rely on this node now: then rows are taken as they come."""
         if eager != self._eager.is_set():
             (self._eager.set if eager else self._eager.clear)()
-            if (self._following.batch is not None or self._following.by_hand) and self._link is not None:
-                self._link.stop()  # ask anew
+            if self._following.batch is not None or self._following.by_hand:
+                self._begin_anew()
 
     def ack(self, here: int, note: str = "") -> None:
         """By hand: whatever lies before the last mark up to this offset is done with."""
@@ -130,8 +131,7 @@ class Relay:
 
     def close(self) -> None:
         self._stopped.set()
-        if self._link is not None:
-            self._link.stop()
+        self._begin_anew()
         self._thread.join(10)
 
     # --- inside ------------------------------------------------------------------------------------------------------
@@ -139,16 +139,16 @@ class Relay:
     def _work(self) -> None:
         """The node before may not be up yet, or be gone for a while: tried until it, or its standby, is there."""
         while not self._stopped.is_set():
-            leading, told = self._eager.is_set(), True
+            leading, told, lost_s = self._eager.is_set(), True, self._lost_s
             try:
                 self._follow()
             except (LinkDown, UnknownStream, QueueClosed):
                 pass
-            except NotTold:  # by this one: the other may know, or it will be told
-                told = False
-            except LinkError as error:
+            except NotTold:  # by this one: the other may know, or it will be told; it is as if it had not been heard
+                told, self._lost_s = False, lost_s
+            except Exception as error:  # no node goes on without its relay, and nobody else would hear of it
                 if not self._stopped.is_set():
-                    self.error = error
+                    self.error = error if isinstance(error, LinkError) else LinkError(f"stream '{self._queue.name}': {error!r}")
                 return
             heard, self.connected = self.connected, False
             self._lost_s = time.monotonic() if self._lost_s is None else self._lost_s
@@ -162,8 +162,8 @@ class Relay:
         self._stopped.wait(_TURN_S if heard and self._whom.several else _AGAIN_S)
 
     def _follow(self) -> None:
-        several = self._whom.several
-        patience = self._short if several else Patience(patience_s=5.0)
+        watched = self._whom.several or self._watch.alone
+        patience = self._short if watched else Patience(patience_s=5.0)
         self._link = link = Link(self.address, self._security, patience)
         over = threading.Event()
         try:
@@ -173,7 +173,7 @@ class Relay:
             self.connected, self._lost_s = True, None
             if self.switched and "answered_s" not in self.switched[-1]:
                 self.switched[-1]["answered_s"] = time.time()
-            if several or self._watch.alone:
+            if watched:
                 threading.Thread(target=self._ping, args=(link, over), name=f"watch {self._queue.name}", daemon=True).start()
             with Acker(link, self._queue.name, self._reader) as self._acks:
                 self._take(link)
@@ -191,7 +191,10 @@ class Relay:
         try:
             while not over.wait(self._watch.every_s):
                 try:
-                    here, now = self._see(link, self._whom.at), time.monotonic()
+                    told, now = link.status(self._queue.name), time.monotonic()
+                    here = _seen(told, self._whom.at)
+                    if self._following.by_hand and self._eager.is_set() and self._reader not in told["required"]:
+                        self._require_me(link)  # the other replica led for a while, too, and said the same of itself
                     if here.deaf and now - looked_s > self._watch.silence_s:
                         looked_s = now
                         if self._whom.cut_off(here, self._others()):
@@ -207,16 +210,12 @@ class Relay:
         finally:
             link.close()
 
-    def _see(self, link: Link, at: int) -> Seen:
-        told = link.status(self._queue.name)
-        return Seen(at, told["deaf"], frozenset(told["followed"]))
-
     def _others(self) -> Iterator[Seen]:
         """The servers that are not followed, as far as they answer."""
         for at, address in enumerate(self._addresses):
             if at != self._whom.at:
                 with suppress(LinkError), Link(address, self._security, self._short) as link:
-                    yield self._see(link, at)
+                    yield _seen(link.status(self._queue.name), at)
 
     def _there(self) -> int:
         """What is here, in the numbers there: also before the first connection of this life."""
@@ -230,8 +229,15 @@ class Relay:
     def _send_done(self) -> None:
         acks, (there, note) = self._acks, self._by_hand.last
         if there and acks is not None:
-            with suppress(LinkError):  # sent when there is a connection again
+            try:
                 acks.done(there, note)
+            except LinkError:  # an ack was not taken: it is sent again on a new connection
+                self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        link = self._link
+        if link is not None:
+            link.stop()
 
     def _require_me(self, link: Link) -> None:
         """By hand, the leader's acks count, and not those of its other replica."""
@@ -295,6 +301,10 @@ class Relay:
     def _progress(self, got: Received, epoch: int) -> None:
         if got.progress_us != NO_PROGRESS:
             self._queue.progress(got.progress_us, PRODUCER, epoch)
+
+
+def _seen(told: dict[str, Any], at: int) -> Seen:
+    return Seen(at, told["deaf"], frozenset(told["followed"]))
 
 
 def _sum(a: WireBytes, b: WireBytes) -> WireBytes:

@@ -56,7 +56,8 @@ class LinkServer:
         about: Callable[[], dict[str, Any]] = dict,
         deaf: Callable[[], bool] = bool,
     ) -> None:
-        """`about`: what whoever serves has to say of itself (JSON). `deaf`: whether it is cut off from those it reads from."""
+        """`about`: what whoever serves has to say of itself (JSON). `deaf`: whether nothing new can come of it for
+        now, since it is cut off from those it reads from, or not at work yet."""
         security = security or Security()
         where = Address.parse(address)
         tls = may_serve(where, security)

@@ -6,6 +6,7 @@ Names of streams, queries and operators are checked against the app in `from_pla
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -152,6 +153,8 @@ class _Parser:
             self.errors.append(f"no nodes: write at least one, such as\n\n{EXAMPLE}")
         entries = []
         for i, (name, value) in enumerate(table.items()):
+            if not re.fullmatch(r"[\w-]+", name):
+                self.errors.append(f"[nodes] {name!r}: names of nodes consist of letters, digits, - and _")
             if not isinstance(value, dict):
                 self.errors.append(f"[nodes] {name} must be a table: write [nodes.{name}] and below it speed = 1.0")
                 continue
