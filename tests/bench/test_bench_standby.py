@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from kigen.bench.machine import describe_machine
-from kigen.bench.standby import QUICK, RESTART, StandbySettings, contestant, figures, spent
+from kigen.bench.standby import QUICK, RESTART, StandbySettings, contestant, figures, settings_of, spent
 from kigen.bench.standby_pipeline import Snapshot, tree_cpu_s
 from kigen.bench.standby_shown import draw_standby, standby_tables
 
@@ -102,6 +102,13 @@ def test_what_is_run() -> None:
     whole = [(one.label, one.compress) for one in StandbySettings().contestants]
     assert len(whole) == len(set(whole)) == 1 + 12 + 10 + 10 + 2
     assert ("passive", "zlib") in whole
+    few = settings_of(True, codecs=("none",), batches=(10, 25))
+    assert [(one.label, one.compress) for one in few.contestants] == [
+        ("restart", "none"),
+        ("10", "none"),
+        ("25", "none"),
+        ("passive", "none"),
+    ]
     assert "UB" not in [one.label for one in StandbySettings(query="window").contestants]
 
 

@@ -13,7 +13,7 @@ from standby_nodes.test_wrong_standbys import figures
 from kigen.cli.loading import load
 from kigen.cli.nodes import NodesArguments, placed_parts
 from kigen.engine.advising import with_batches
-from kigen.engine.pairing import NEVER, following, readers_of, skips
+from kigen.engine.pairing import NEVER, following, notes_on, readers_of, skips
 from kigen.placement.cutting import Part
 from kigen.placement.nodes_file import STANDBY_PORT, NodeEntry, NodesFile, NodesFileError, parse_nodes
 
@@ -60,6 +60,10 @@ def test_with_copies_inputs_are_kept_for_both_and_let_go_by_hand(queries: str, t
     how = following(parts, "mid", nodes)
     assert (how.batch, how.skipping, how.at_once) == (None, False, False)
     assert nodes.entry("mid").recovery == "gap"
+    assert notes_on(nodes) == [
+        "[nodes.mid] recovery = 'gap': replicas recover precisely, which costs no more: no result will be lost, and none comes twice"
+    ]
+    assert notes_on(parse_nodes("[nodes.a]\nrecovery = 'gap'\n[nodes.b]\nstandby = 'active'")) == []
     assert following(parts, "down", nodes).at_once
 
 

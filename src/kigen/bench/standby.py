@@ -48,7 +48,8 @@ class StandbySettings:
         found = [RESTART]
         for codec in self.codecs:
             found += [contestant(batch, codec) for batch in self.batches if codec == self.codecs[0] or batch not in (1, None)]
-        found += [contestant(batch, codec) for batch, codec in self.more] + [Contestant("passive", None, codec) for codec in PASSIVE_CODECS]
+        copied = [codec for codec in PASSIVE_CODECS if self.more or codec in self.codecs]
+        found += [contestant(batch, codec) for batch, codec in self.more] + [Contestant("passive", None, codec) for codec in copied]
         return tuple(one for one in found if self.query == "selection" or one.standby != "upstream")
 
 
@@ -184,4 +185,6 @@ def figures(cells: list[dict[str, Any]], restart: dict[str, Any]) -> dict[str, A
 
 
 def settings_of(quick: bool, **given: Any) -> StandbySettings:
-    return replace(QUICK if quick else StandbySettings(), **{name: value for name, value in given.items() if value is not None})
+    """Codecs that are given are all there are."""
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return replace(QUICK if quick else StandbySettings(), **{**({"more": ()} if "codecs" in chosen else {}), **chosen})

@@ -46,6 +46,13 @@ class StandbyQuery(StrEnum):
     WINDOW = "window"
 
 
+class Codec(StrEnum):
+    NONE = "none"
+    ZLIB = "zlib"
+    ZSTD = "zstd"
+    LZ4 = "lz4"
+
+
 class Lifetime(StrEnum):
     dt = "dt"
     nt = "nt"
@@ -261,6 +268,7 @@ def standby(
     batch: Annotated[
         list[int] | None, typer.Option(metavar="N", help="Only these batches (may be repeated); 0: one that is never full (UB).", min=0)
     ] = None,
+    codec: Annotated[list[Codec] | None, typer.Option(help="Only these codecs (may be repeated).", show_default="none, zlib, zstd")] = None,
     query: Annotated[
         StandbyQuery | None, typer.Option(help="What runs on the node: selection keeps nothing, window does.", show_default="selection")
     ] = None,
@@ -273,7 +281,8 @@ def standby(
 
         kind = None if query is None else query.value
         batches = tuple(n or None for n in batch) if batch else None
-        settings = settings_of(quick, out=out, trials=trials, rate=rate, seed=seed, query=kind, batches=batches)
+        codecs = tuple(one.value for one in codec) if codec else None
+        settings = settings_of(quick, out=out, trials=trials, rate=rate, seed=seed, query=kind, batches=batches, codecs=codecs)
         with _progress() as (tell, start):
             benchmark = StandbyBench(settings, tell)
             result = benchmark.run(start(benchmark.steps))

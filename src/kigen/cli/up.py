@@ -26,6 +26,7 @@ from kigen.cli.nodes import GO, REPORT, STOPPED, NodesArguments, ask, describe, 
 from kigen.cli.run import interruptible
 from kigen.engine.node import DELIVERING
 from kigen.engine.node_options import security_of
+from kigen.engine.pairing import notes_on
 from kigen.placement.cutting import parts_used
 from kigen.placement.nodes_file import NodesFile
 
@@ -46,7 +47,7 @@ class NodeRefused(ValueError):
 
 def up_app(arguments: NodesArguments, report: Path | None) -> None:
     nodes, placed, parts = placed_parts(arguments)
-    for note in placed.notes:
+    for note in (*placed.notes, *notes_on(nodes)):
         sys.stderr.write(f"warning: {note}\n")
     used = parts_used(parts)
     for name in used:

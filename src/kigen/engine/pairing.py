@@ -48,6 +48,16 @@ def check_pairing(parts: Mapping[str, Part], nodes: NodesFile) -> None:
         raise NodesFileError(nodes.file, tuple(errors))
 
 
+def notes_on(nodes: NodesFile) -> list[str]:
+    """What somebody who wrote the file should know before it runs."""
+    weaker = [entry for entry in nodes.nodes if entry.standby is not None and entry.recovery != "precise"]
+    return [
+        f"[nodes.{entry.name}] recovery = '{entry.recovery}': replicas recover precisely, which costs no more: "
+        "no result will be lost, and none comes twice"
+        for entry in weaker
+    ]
+
+
 def forgetful(part: Part) -> bool:
     """One stream in, one out, and nothing between that remembers a tuple."""
     queries = part.app.queries
