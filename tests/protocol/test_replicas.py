@@ -74,7 +74,8 @@ def test_what_it_rests_on(what: str, monkeypatch: Any) -> None:
 @pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="minutes: make soak")
 @pytest.mark.parametrize(("forgetful", "batch"), KINDS, ids=IDS)
 def test_all_orders_of_larger_cases(forgetful: bool, batch: int | None) -> None:
-    search((2, MARK, 4, END), forgetful, batch, kill=1).explore(2_000_000)
+    """Without faults: with a kill there are too many of them."""
+    search((2, MARK, 4, END), forgetful, batch).explore()
 
 
 @pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="minutes: make soak")
