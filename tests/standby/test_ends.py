@@ -13,6 +13,9 @@ from standby_nodes.pairs import SELECTION, Pair
 from kigen.cli.loading import load
 from kigen.cli.nodes import NodesArguments, placed_parts
 from kigen.cli.up import unread
+from kigen.engine.node import NodeRun
+from kigen.engine.node_options import NodeOptions
+from kigen.links import Link
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -60,3 +63,24 @@ def test_who_waits_for_nobody() -> None:
     assert unread(readers, {"b", "c"}, [("a", "running")]) == []
     assert unread(readers, {"b", "c"}, [("a", "delivering"), ("a", "delivering")]) == ["a"]
     assert unread(readers, set(), [("c", "delivering")]) == []
+
+
+def test_a_replica_that_is_not_at_work_yet_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads from it turns to the other, if that one is at work."""
+    monkeypatch.setattr("kigen.engine.node.Run", KernelRun)
+    monkeypatch.setattr(KernelRun, "rng", Random(1))
+    pair = Pair(tmp_path, SELECTION, 'standby = "active"', 20)
+    nodes, _, parts = placed_parts(
+        NodesArguments(pair.app, pair.app.with_name("nodes.toml"), "deadline", 10, None, pair.state, None, "pack", None)
+    )
+    node = NodeRun(parts, "mid", nodes, NodeOptions(pair.state))
+    try:
+        assert node.useless
+        with Link(nodes.entry("mid").addresses[0]) as link:
+            assert link.status(next(iter(node.queues)))["deaf"]
+        assert node.behind is None
+        monkeypatch.setattr(NodeRun, "unheard", [])  # there is no node before
+        node.begin(None, lambda: None)
+        assert not node.useless
+    finally:
+        node.stop()
