@@ -359,26 +359,27 @@ class Chain:
     # --- what always holds, and what holds in the end ---------------------------------------------------------------
 
     @property
-    def expected(self) -> list[int]:
-        rows = list(self.script)
-        for place, pair in enumerate(self.pairs):
-            rows = Work(pair[0].work.forgetful, 2 << place).over(rows)[2]
-        return rows
+    def expected(self) -> list[list[int]]:
+        """Of each pair."""
+        rows, found = list(self.script), list[list[int]]()
+        for one, _ in self.pairs:
+            rows = Work(one.work.forgetful, one.work.modulus).over(rows)[2]
+            found.append(rows)
+        return found
 
     def check(self) -> None:
-        expected = list(self.script)
-        for place, pair in enumerate(self.pairs):
-            expected = Work(pair[0].work.forgetful, 2 << place).over(expected)[2]
+        for pair, rows in zip(self.pairs, self.expected, strict=True):
             for one in pair:
                 start, end = one.made.parties.start, one.made.parties.end
-                assert one.made.rows == expected[start:end], f"{one.name} has {one.made.rows} at {start} of {expected}"
+                assert one.made.rows == rows[start:end], f"{one.name} has {one.made.rows} at {start} of {rows}"
+        expected = self.expected[-1]
         assert self.sink.given.rows == expected[: len(self.sink.given.rows)], f"D has {self.sink.given.rows} of {expected}"
 
     def check_at_rest(self) -> None:
         """If it has no end, whoever leads is whose acks count."""
         self.check()
         if END not in self.script:
-            assert self.sink.there == len(self.expected)
+            assert self.sink.there == len(self.expected[-1])
             for place, pair in enumerate(self.pairs):
                 for server, _ in self.servers(pair[0].name) if pair[0].how.by_hand else ():
                     leaders = [one.name for at, one in enumerate(pair) if self.followers(place, at)]
@@ -504,16 +505,14 @@ class Chain:
         if writing:
             me.write(only_jump=True)
         me.killed()
-        if me.servers == 1 or self.place(name) < len(self.pairs) - 1:
-            self._opened(me)
+        self._opened(me.made, self.place(name) + 1)
         self._gone(name)
 
-    def _opened(self, me: Replica) -> None:
-        """Started again, it says anew whose acks count; who leads behind it has to say so again."""
-        place = self.place(me.name)
-        if place + 1 < len(self.pairs):
-            one, other = self.pairs[place + 1]
-            me.made.require([one.name] if one.how.by_hand else [one.name, other.name])
+    def _opened(self, line: Line, readers: int) -> None:
+        """Its node, started again, says anew whose acks count; who leads behind it has to say so again."""
+        if readers < len(self.pairs):
+            one, other = self.pairs[readers]
+            line.require([one.name] if one.how.by_hand else [one.name, other.name])
 
     def _gone(self, name: str) -> None:
         place, at = self.place(name), int(name.endswith(".1"))
@@ -521,7 +520,6 @@ class Chain:
             self.named(follower).lost()
 
     def _restart_source(self) -> None:
-        one, other = self.pairs[0]
-        for replica in (one, other):
+        for replica in self.pairs[0]:
             replica.steps = None
-        self.source.require([one.name] if one.how.by_hand else [one.name, other.name])
+        self._opened(self.source, 0)

@@ -25,7 +25,6 @@ from kigen.bench.workspace import workspace
 
 BATCHES = (1, 2, *range(10, 55, 5), None)
 RESTART = Contestant(None)
-PASSIVE_CODECS = ("none", "zlib")
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,7 @@ class StandbySettings:
     batches: tuple[int | None, ...] = BATCHES
     codecs: tuple[str, ...] = ("none", "zlib", "zstd")
     more: tuple[tuple[int | None, str], ...] = ()  # single cells beside the codecs' sweeps
+    copies: tuple[str, ...] = ("none", "zlib")  # codecs of passive's copies
     trials: int = 5
     measure_s: float = 20.0
     warm_s: float = 5.0
@@ -48,8 +48,7 @@ class StandbySettings:
         found = [RESTART]
         for codec in self.codecs:
             found += [contestant(batch, codec) for batch in self.batches if codec == self.codecs[0] or batch not in (1, None)]
-        copied = [codec for codec in PASSIVE_CODECS if self.more or codec in self.codecs]
-        found += [contestant(batch, codec) for batch, codec in self.more] + [Contestant("passive", None, codec) for codec in copied]
+        found += [contestant(batch, codec) for batch, codec in self.more] + [Contestant("passive", None, codec) for codec in self.copies]
         return tuple(one for one in found if self.query == "selection" or one.standby != "upstream")
 
 
@@ -187,4 +186,6 @@ def figures(cells: list[dict[str, Any]], restart: dict[str, Any]) -> dict[str, A
 def settings_of(quick: bool, **given: Any) -> StandbySettings:
     """Codecs that are given are all there are."""
     chosen = {name: value for name, value in given.items() if value is not None}
-    return replace(QUICK if quick else StandbySettings(), **{**({"more": ()} if "codecs" in chosen else {}), **chosen})
+    if "codecs" in chosen:
+        chosen |= {"more": (), "copies": chosen["codecs"]}
+    return replace(QUICK if quick else StandbySettings(), **chosen)

@@ -1,8 +1,8 @@
 """What a replica hears of the other, and the copies that it fetches from it: two threads of their own.
 
 One asks for news again and again: whether the other answers, leads, has a newer copy, and hears the nodes before; if it does not, this one
-tries to. One fetches that copy, while this replica does
-not lead itself, and says when it is whole. Invariant: a copy is confirmed only when it has taken the place of the one before.
+tries to. One fetches that copy, while this replica does not lead itself, and says when it is whole.
+Invariant: a copy is confirmed only when it has taken the place of the one before.
 """
 
 from __future__ import annotations

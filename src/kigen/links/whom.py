@@ -1,8 +1,8 @@
 """Which of the servers of the same rows a reader follows. Pure: what was seen goes in, whether to leave comes out.
 
-One is left when it does not answer; when it is cut off from what it reads itself and another is not; and when more readers follow another,
-so that readers who have come to follow different ones meet, and the other can stand by. Invariant: one that answers, hears what it
-reads, and is followed by no fewer than another is not left.
+One is left when it does not answer; when nothing can come of it (`deaf`: it is cut off from what it reads itself, or not at work yet) and
+something can of another; and when more readers follow another, so that readers who have come to follow different ones meet, and the
+other can stand by. Invariant: one that answers, is not deaf, and is followed by no fewer than another is not left.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Seen:
-    """What a server says when it is asked. `deaf`: it is cut off from what it reads. `followed`: by whom."""
+    """What a server says when it is asked. `followed`: by whom."""
 
     at: int
     deaf: bool
