@@ -114,7 +114,7 @@ class Relay:
         if eager != self._eager.is_set():
             (self._eager.set if eager else self._eager.clear)()
             if self._following.batch is not None or self._following.by_hand:
-                self._begin_anew()
+                self._unfollow()
 
     def ack(self, here: int, note: str = "") -> None:
         """By hand: whatever lies before the last mark up to this offset is done with."""
@@ -131,7 +131,7 @@ class Relay:
 
     def close(self) -> None:
         self._stopped.set()
-        self._begin_anew()
+        self._unfollow()
         self._thread.join(10)
 
     # --- inside ------------------------------------------------------------------------------------------------------
@@ -232,9 +232,10 @@ class Relay:
             try:
                 acks.done(there, note)
             except LinkError:  # an ack was not taken: it is sent again on a new connection
-                self._begin_anew()
+                self._unfollow()
 
-    def _begin_anew(self) -> None:
+    def _unfollow(self) -> None:
+        """Ends what is followed now; it is asked for anew, unless this is the end."""
         link = self._link
         if link is not None:
             link.stop()

@@ -27,11 +27,16 @@ class Unit:
 
     @property
     def rows(self) -> int:
-        return sum(b.num_rows for b in self.batches)
+        return _rows(self.batches)
 
     @property
     def end(self) -> int:
         return self.first + self.rows
+
+
+def _rows(batches: Sequence[pa.RecordBatch]) -> int:
+    count: int = sum(b.num_rows for b in batches)
+    return count
 
 
 def reached(number: int, skipping: bool) -> int:
@@ -51,7 +56,7 @@ class Steps:
     @property
     def next(self) -> int:
         """The offset behind all that came."""
-        return self._first + Unit(self._waiting, 0, False).rows
+        return self._first + _rows(self._waiting)
 
     def came(self, first: int, note: str, batches: Sequence[pa.RecordBatch]) -> Unit:
         if first > self.next:
