@@ -49,6 +49,10 @@ SAME = {
     "in one query": [f"{on(R1, R1)} UNION ALL {on(R2, R2)}"],
     "keys as DOUBLE": [f"SELECT a.k FROM a {w}, b {w} WHERE a.k = b.y AND c = '{w[7]}'" for w in (R1, R2)],
     "a key that is an expression": [f"SELECT a.k FROM a {w}, b {w} WHERE a.k + 1 = b.k" for w in (R1, R2)],
+    "a key that is a remainder, and filters": [f"SELECT a.k FROM a {w}, b {w} WHERE a.k % 7 = b.k AND c = '{w[7]}'" for w in (R1, R2)],
+    "an inequality of an expression": [on(R1, R1, "AND a.x + 1 < b.y"), on(R2, R2)],
+    "several inequalities of expressions": [on(R1, R1, "AND a.x + 1 < b.y * 2"), on(R2, R2, "AND a.x - 1 > b.y + 1 AND a.x < b.y")],
+    "a condition that might raise": [on(R1, R1, "WHERE CAST(c AS BIGINT) > 1 AND c <> ''"), on(R2, R2)],
     "streams of queries": [f"SELECT s.k FROM a {w} JOIN (SELECT k, y FROM b {w}) s ON a.k = s.k" for w in (R1, R2)],
 }
 
@@ -72,6 +76,28 @@ def test_shared(name: str) -> None:
     plans = roots(*SAME[name])
     assert len(joins_in(*plans)) == 1
     assert all(joins_in(plan) for plan in plans)
+
+
+def test_columns_for_hints_are_made_again_above_the_shared_join() -> None:
+    first, second = roots(on(R1, R1, "AND a.x + 1 < b.y"), on(R2, R2))
+    (shared,) = joins_in(first, second)
+    assert shared.join.comparisons == ()
+    assert [c.name for c in first.schema] == ["k", "y"]
+    (again,) = [n for n in first.walk() if isinstance(n, Project) and isinstance(n.child, Filter)]
+    assert [e.sql for e in again.exprs] == ["c0", "c1", "c2", "c1 + 1", "c3", "c4", "c5"]
+
+
+def test_a_family_that_agrees_keeps_its_comparisons() -> None:
+    (shared,) = joins_in(*roots(on(R1, R1, "AND a.x < b.y"), on(R2, R2, "AND a.x < b.y")))
+    assert len(shared.join.comparisons) == 1
+    (shared,) = joins_in(*roots(on(R1, R1, "AND a.x < b.y"), on(R2, R2, "AND a.x > b.y")))
+    assert shared.join.comparisons == ()
+
+
+def test_above_a_shared_join_what_cannot_raise_guards_what_might() -> None:
+    first, _ = roots(on(R1, R1, "WHERE CAST(c AS BIGINT) > 1 AND c <> ''"), on(R2, R2))
+    filters = [n.predicate.text for n in first.walk() if isinstance(n, Filter)]
+    assert filters == ["c <> ''", "CAST(c AS BIGINT) > 1"]
 
 
 @pytest.mark.parametrize("name", APART)

@@ -54,6 +54,7 @@ class StreamDecl:
     on_error_skip: bool = False
     shed: ShedDecl | None = None
     buffer: int | None = None
+    ahead_us: int | None = None
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,13 @@ class CqlError(ValueError):
         return self.render()
 
 
+class CqlWarning(CqlError):
+    """What is not wrong but costs more than it may seem. It is shown as an error is, and never raised."""
+
+    def render(self) -> str:
+        return f"warning: {super().render()}"
+
+
 class CqlErrors(ValueError):
     """All errors of one app file, in the order of the text."""
 

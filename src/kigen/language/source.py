@@ -13,7 +13,7 @@ from functools import cached_property
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
-from kigen.language.errors import CqlError
+from kigen.language.errors import CqlError, CqlWarning
 
 Span = tuple[int, int]
 
@@ -33,12 +33,24 @@ class Source:
         return [token.start for token in self.tokens]
 
     def error(self, span: Span, message: str, hint: str | None = None) -> CqlError:
+        return CqlError(message, self.file, *self._place(span), hint, self._line(span))
+
+    def warning(self, span: Span, message: str, hint: str | None = None) -> CqlWarning:
+        return CqlWarning(message, self.file, *self._place(span), hint, self._line(span))
+
+    def _row(self, span: Span) -> int:
+        return bisect_right(self._line_starts, min(span[0], len(self.text))) - 1
+
+    def _line(self, span: Span) -> str:
+        return self.text[self._line_starts[self._row(span)] :].split("\n", 1)[0].rstrip("\r")
+
+    def _place(self, span: Span) -> tuple[int, int, int]:
+        """Line and column, from 1, and how many characters to underline: to the end of the line at most."""
         start = min(span[0], len(self.text))
-        row = bisect_right(self._line_starts, start) - 1
+        row = self._row(span)
         begin = self._line_starts[row]
-        line = self.text[begin:].split("\n", 1)[0].rstrip("\r")
-        length = max(1, min(span[1], begin + len(line)) - start)
-        return CqlError(message, self.file, row + 1, start - begin + 1, length, hint, line)
+        length = max(1, min(span[1], begin + len(self._line(span))) - start)
+        return row + 1, start - begin + 1, length
 
     def tokens_in(self, span: Span) -> list[Token]:
         first = bisect_right(self._token_starts, span[0] - 1)

@@ -24,7 +24,7 @@ from kigen.language.declarations import (
 from kigen.language.dialect import CqlBaseParser
 from kigen.language.errors import near
 
-STREAM_CLAUSES = ("TIMESTAMP BY", "FROM", "LATENESS", "ON ERROR", "SHED ABOVE", "BUFFER")
+STREAM_CLAUSES = ("TIMESTAMP BY", "FROM", "LATENESS", "AHEAD", "ON ERROR", "SHED ABOVE", "BUFFER")
 QUERY_CLAUSES = ("DEADLINE", "COST", "AS")
 
 
@@ -56,6 +56,7 @@ class CqlParser(CqlBaseParser):
             "TIMESTAMP BY": ("timestamp", lambda: self.name("the timestamp column")),
             "FROM": ("source", self._connector),
             "LATENESS": ("lateness_us", lambda: self.duration("LATENESS", may_be_zero=True)),
+            "AHEAD": ("ahead_us", lambda: self.duration("AHEAD", may_be_zero=True)),
             "ON ERROR": ("on_error_skip", self._on_error),
             "SHED ABOVE": ("shed", self._shed),
             "BUFFER": ("buffer", lambda: self.count("BUFFER")),

@@ -66,6 +66,8 @@ def stream_text(stream: Stream) -> str:
         parts.append(f"timestamp {stream.schema[stream.timestamp].name}")
     if stream.lateness_us:
         parts.append(f"lateness {duration_text(stream.lateness_us)}")
+    if stream.ahead_us is not None:
+        parts.append(f"ahead {duration_text(stream.ahead_us)}")
     if stream.on_error_skip:
         parts.append("skips bad rows")
     if stream.shed is not None:
@@ -99,10 +101,14 @@ def size_text(by_time: bool, size: int) -> str:
 
 
 def _join(node: Join) -> str:
-    """Names alone would be ambiguous: what is written is what the keys are called on each side."""
+    """`on` its keys, `by` the comparisons that an index may use, `where` its conditions. Names alone would be ambiguous: what is written
+    is what the columns are called on each side."""
     left, right = node.left.schema, node.right.schema
     keys = [f"{left[a].name} = {right[b].name}" for a, b in zip(node.left_keys, node.right_keys, strict=True)]
-    text = f"join on {' and '.join(keys)}" if keys else "cross join"
+    ordered = [f"{left[c.left].name} {c.op} {right[c.right].name}" for c in node.comparisons]
+    text = "join" if keys or ordered else "cross join"
+    text += f" on {' and '.join(keys)}" if keys else ""
+    text += f" by {' and '.join(ordered)}" if ordered else ""
     return text if node.residual is None else f"{text} where {node.residual.text}"
 
 

@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from kigen.language.errors import CqlWarning
 from kigen.plan.types import Column, Schema, Type
+
+Place = tuple[int, int]  # in the text of the app file, for warnings; never compared, so equal plans written twice are one
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,7 @@ class Window(_Unary):
     size: int = 0
     slide_us: int | None = None
     partition: tuple[int, ...] = ()
+    place: Place | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -152,15 +156,28 @@ class Project(_Unary):
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """`left op right` of a join: a column of the left child, `<`, `<=`, `>` or `>=`, and a column of the right child. Both columns have
+    one type: BIGINT, DOUBLE or TIMESTAMP. The order is DuckDB's: NaN is the greatest DOUBLE; with NULL it is never true."""
+
+    left: int
+    op: str
+    right: int
+
+
+@dataclass(frozen=True)
 class Join(Node):
     """Inner join; columns of left, then right. Keys are equal-typed column pairs (NULL matches nothing); no keys: cross join.
-    `residual` is over the joined columns (c0.. of left, then right)."""
+    `residual` is over the joined columns (c0.. of left, then right). `comparisons` hold for every row for which the residual is true:
+    an index may use them to find candidates, and the residual decides."""
 
     left: Node
     right: Node
     left_keys: tuple[int, ...] = ()
     right_keys: tuple[int, ...] = ()
     residual: Expr | None = None
+    comparisons: tuple[Comparison, ...] = ()
+    place: Place | None = field(default=None, compare=False, repr=False)
 
     @property
     def children(self) -> tuple[Node, ...]:
@@ -282,6 +299,7 @@ class Stream:
     on_error_skip: bool = False
     shed: Shed | None = None
     buffer: int | None = None
+    ahead_us: int | None = None  # how far ahead a row may be dated; None: an hour for live streams, as far as it likes for files
 
 
 @dataclass(frozen=True)
@@ -321,7 +339,9 @@ class App:
     directory: str = "."  # of the app file: relative paths start there
     first_number: int = 0  # of operators: nodes that exchange tuples number theirs apart, so that holders cannot be mixed up
     replicated: bool = False  # others compute the same: rows must come in the same order, with the same holders
+    secret: int = field(default=0, repr=False)  # keys of rows are hashed with it, so that nobody can craft rows that meet
     sharing: bool = True  # of joins that differ in their windows; off only to measure what it brings
+    warnings: tuple[CqlWarning, ...] = field(default=(), compare=False, repr=False)  # what costs more than it may seem
 
     def stream(self, name: str) -> Stream:
         return next(s for s in self.streams if s.name == name)

@@ -8,19 +8,19 @@ Invariant: at every instant each query's rows are those of its own join. Cost: l
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
+from kigen.plan.columns import all_of, columns_of, movable, moved
+from kigen.plan.join_building import types_of
 from kigen.plan.nodes import Expr, Filter, Join, Node, Project, Query, Window, WindowKind
+from kigen.plan.raising import may_raise
+from kigen.plan.rebuild import with_children
+from kigen.plan.shared_hints import Plain, without_computed_hints
 from kigen.plan.shared_join import JoinShare, SharedJoin, Sizes, reach
-from kigen.plan.types import Type
 
 _KINDS = {WindowKind.RANGE: WindowKind.RANGE, WindowKind.NOW: WindowKind.RANGE, WindowKind.ROWS: WindowKind.ROWS}
-_COLUMN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\bc(\d+)\b""")
-_ODD_QUOTES = re.compile(r"\$|\\|\b[eE]'")  # text in which a quote might not be what it seems
 Step = Filter | Project
 
 
@@ -65,6 +65,7 @@ class _Side:
 @dataclass(frozen=True)
 class _Member:
     join: Join
+    plain: Plain  # the join without columns that are computed for hints
     left: _Side
     right: _Side
 
@@ -75,14 +76,16 @@ class _Member:
     @property
     def core(self) -> Join:
         """What all of a family have in common: equal cores, one family."""
-        return replace(self.join, left=self.left.stacked(0, False), right=self.right.stacked(0, False), residual=None)
+        left, right = self.left.stacked(0, False), self.right.stacked(0, False)
+        return replace(self.plain.join, left=left, right=right, residual=None, comparisons=())
 
 
 def _member(join: Join) -> _Member | None:
-    left, right = _side(join.left), _side(join.right)
+    plain = without_computed_hints(join)
+    left, right = _side(plain.join.left), _side(plain.join.right)
     if not join.left_keys or left is None or right is None or left.window.kind is not right.window.kind:
         return None
-    return _Member(join, left, right)
+    return _Member(join, plain, left, right)
 
 
 def _side(node: Node) -> _Side | None:
@@ -93,7 +96,11 @@ def _side(node: Node) -> _Side | None:
     if not isinstance(node, Window) or node.kind not in _KINDS or node.slide_us is not None:
         return None
     size = 1 if node.kind is WindowKind.NOW else node.size
-    loose = [_loose(steps, i) for i in range(len(steps))]
+    loose: list[Expr | None] = [None] * len(steps)
+    for i in reversed(range(len(steps))):
+        loose[i] = _loose(steps, i)
+        if loose[i] is None and _filters_and_may_raise(steps[i]):
+            break  # what is below may guard it
     firm = tuple(step for step, expr in zip(steps, loose, strict=True) if expr is None)
     return _Side(replace(node, kind=_KINDS[node.kind], size=size), tuple(steps), firm, tuple(e for e in loose if e is not None))
 
@@ -101,29 +108,21 @@ def _side(node: Node) -> _Side | None:
 def _loose(steps: list[Step], place: int) -> Expr | None:
     """The filter at `place` over the columns of the side; None if it cannot be tested there."""
     step = steps[place]
-    if not isinstance(step, Filter) or _ODD_QUOTES.search(step.predicate.sql):
+    if not isinstance(step, Filter) or not movable(step.predicate.sql):
         return None
     where = {i: i for i in range(len(step.schema))}
     for above in steps[place + 1 :]:
         if isinstance(above, Project):
-            if not all(_harmless(e, above.child) for e in above.exprs):
+            if any(e.column is None and may_raise(e.sql, types_of(above.child.schema)) for e in above.exprs):
                 return None
             handed = {e.column: i for i, e in reversed(list(enumerate(above.exprs))) if e.column is not None}
             where = {column: handed[at] for column, at in where.items() if at in handed}
-    used = {int(found) for found in _COLUMN.findall(step.predicate.sql) if found}
-    return _moved(step.predicate, where.__getitem__) if used <= where.keys() else None
+    used = columns_of(step.predicate.sql)
+    return moved(step.predicate, where.__getitem__) if used <= where.keys() else None
 
 
-def _harmless(expr: Expr, child: Node) -> bool:
-    """A column, or a number as a DOUBLE: it cannot raise on rows that a filter below used to keep away."""
-    cast = re.fullmatch(r"CAST\(c(\d+) AS DOUBLE\)", expr.sql)
-    return expr.column is not None or (cast is not None and child.schema[int(cast[1])].type in (Type.BIGINT, Type.DOUBLE))
-
-
-def _moved(expr: Expr, place: Callable[[int], int]) -> Expr:
-    """The expression where column c is column place(c)."""
-    sql = _COLUMN.sub(lambda found: found[0] if found[1] is None else f"c{place(int(found[1]))}", expr.sql)
-    return replace(expr, sql=sql, column=None if expr.column is None else place(expr.column))
+def _filters_and_may_raise(step: Step) -> bool:
+    return isinstance(step, Filter) and may_raise(step.predicate.sql, types_of(step.schema))
 
 
 # --- the shared join, and what stands on it -----------------------------------------------------------------------------
@@ -133,28 +132,34 @@ class _Family:
     def __init__(self, members: tuple[_Member, ...]) -> None:
         first = members[0]
         self._inside = [_agree(m.left.loose for m in members), _agree(m.right.loose for m in members)]
-        self._residual_inside = _agree(m.join.residual for m in members)
+        self._residual_inside = _agree(m.plain.join.residual for m in members)
         self._members = {m.join: m for m in members}
         windows = sorted({m.sizes for m in members}, key=lambda sizes: (reach(sizes), sizes))
         left = first.left.stacked(max(w[0] for w in windows), self._inside[0])
         right = first.right.stacked(max(w[1] for w in windows), self._inside[1])
-        residual = first.join.residual if self._residual_inside else None
-        self.shared = SharedJoin(replace(first.join, left=left, right=right, residual=residual), tuple(windows))
+        core = first.plain.join
+        hints = core.comparisons if self._residual_inside and _agree(m.plain.join.comparisons for m in members) else ()
+        residual = core.residual if self._residual_inside else None
+        join = replace(core, left=left, right=right, residual=residual, comparisons=hints)
+        self.shared = SharedJoin(join, tuple(windows))
 
     def share(self, join: Join, shared: SharedJoin) -> Node:
         member = self._members[join]
-        share = JoinShare(shared, member.sizes, tuple(c.name for c in join.schema))
-        tests = self._tests(member, len(join.left.schema))
-        return share if tests is None else Filter(share, tests)
+        plain = member.plain.join
+        node: Node = JoinShare(shared, member.sizes, tuple(c.name for c in plain.schema))
+        tests = self._tests(member, len(plain.left.schema))
+        risky = [test for test in tests if may_raise(test.sql, types_of(node.schema))]
+        for group in ([test for test in tests if test not in risky], risky):  # what cannot raise guards what might
+            node = Filter(node, all_of(group)) if group else node
+        restore = member.plain.restore
+        return Project(node, restore, tuple(c.name for c in join.schema)) if restore else node
 
-    def _tests(self, member: _Member, width: int) -> Expr | None:
+    def _tests(self, member: _Member, width: int) -> list[Expr]:
         exprs: list[Expr] = [] if self._inside[0] else list(member.left.loose)
-        exprs += [] if self._inside[1] else [_moved(e, partial(int.__add__, width)) for e in member.right.loose]
-        if member.join.residual is not None and not self._residual_inside:
-            exprs.append(member.join.residual)
-        if len(exprs) <= 1:
-            return exprs[0] if exprs else None
-        return Expr(" AND ".join(f"({e.sql})" for e in exprs), Type.BOOLEAN, " AND ".join(e.text for e in exprs))
+        exprs += [] if self._inside[1] else [moved(e, partial(int.__add__, width)) for e in member.right.loose]
+        if member.plain.join.residual is not None and not self._residual_inside:
+            exprs.append(member.plain.join.residual)
+        return exprs
 
 
 def _agree(values: Iterable[object]) -> bool:
@@ -188,11 +193,4 @@ class _Rewrite:
             join = self._inside(node.join)
             assert isinstance(join, Join)
             return replace(node, join=join)
-        changes: dict[str, Any] = {}
-        for part in fields(node):
-            value = getattr(node, part.name)
-            if isinstance(value, Node):
-                changes[part.name] = self(value)
-            elif isinstance(value, tuple) and value and isinstance(value[0], Node):
-                changes[part.name] = tuple(self(child) for child in value)
-        return replace(node, **changes) if any(changes[name] is not getattr(node, name) for name in changes) else node
+        return with_children(node, self)

@@ -12,20 +12,24 @@ from kigen.language.declarations import AppDecl
 from kigen.plan.binder.bodies import bind_body
 from kigen.plan.binder.catalog import Catalog
 from kigen.plan.binder.expressions import place_of
-from kigen.plan.binder.joins import bare
+from kigen.plan.binder.files import check_outputs
 from kigen.plan.binder.streams import bind_stream, sink
+from kigen.plan.columns import bare
+from kigen.plan.costs import cost_warnings
 from kigen.plan.nodes import App, Node, Project, Query, StreamKind, ToStream
+from kigen.plan.paths import bad_name
+from kigen.plan.rewrite import rewrite
 
 _OUR_COLUMNS = ("_from", "_to", "_at")
 
 
-def load_app(path: str | Path) -> App:
-    """Read and bind an app file; relative paths in it start at its directory."""
+def load_app(path: str | Path, output: str | Path | None = None) -> App:
+    """Read and bind an app file; relative paths in it start at its directory. `output`: the folder for results, if there is to be one."""
     file = Path(path)
-    return bind(file.read_text(encoding="utf-8"), str(path), str(file.resolve().parent))
+    return bind(file.read_text(encoding="utf-8"), str(path), str(file.resolve().parent), None if output is None else str(output))
 
 
-def bind(text: str, file_name: str = "<app>", directory: str = ".") -> App:
+def bind(text: str, file_name: str = "<app>", directory: str = ".", output: str | None = None) -> App:
     """Bind the text of an app file; raises CqlErrors with all its errors."""
     declared = parse_app(text, file_name)
     catalog = Catalog(declared.source, _bind_query, list(declared.errors))
@@ -33,7 +37,11 @@ def bind(text: str, file_name: str = "<app>", directory: str = ".") -> App:
     queries = [catalog.query(key) for key in catalog.declared]
     if catalog.errors:
         raise CqlErrors(catalog.errors)
-    return App(tuple(catalog.streams[k] for k in streams), tuple(q for q in queries if q is not None), directory)
+    bound = rewrite(tuple(q for q in queries if q is not None))
+    warnings = cost_warnings(bound, declared.source, catalog.rates)
+    app = App(tuple(catalog.streams[k] for k in streams), bound, directory, warnings=warnings)
+    check_outputs(declared, app, file_name, output)
+    return app
 
 
 def _declare(declared: AppDecl, catalog: Catalog) -> list[str]:
@@ -46,6 +54,10 @@ def _declare(declared: AppDecl, catalog: Catalog) -> list[str]:
             catalog.errors.append(error)
             continue
         catalog.names[key] = name.text
+        wrong = bad_name(name.text)
+        if wrong is not None:
+            hint = "files and queues are called by it: write letters, digits and _"
+            catalog.errors.append(declared.source.error(name.span, f"the name {name.text!r} {wrong}", hint))
         if isinstance(statement, QueryDecl):
             catalog.declared[key] = statement
             continue
@@ -87,4 +99,4 @@ def _named(node: Node, names: tuple[str, ...]) -> Node:
         return node
     if isinstance(node, Project):
         return Project(node.child, node.exprs, names)
-    return Project(node, tuple(bare(node, i) for i in range(len(names))), names)
+    return Project(node, tuple(bare(node.schema, i) for i in range(len(names))), names)

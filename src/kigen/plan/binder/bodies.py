@@ -11,9 +11,9 @@ from kigen.language.errors import CqlError, CqlErrors
 from kigen.plan.binder.catalog import AlreadyReported, Catalog
 from kigen.plan.binder.clauses import refuse_clauses
 from kigen.plan.binder.expressions import place_of
-from kigen.plan.binder.joins import bare
 from kigen.plan.binder.scope import Relation
 from kigen.plan.binder.selects import SelectBinder
+from kigen.plan.columns import bare
 from kigen.plan.nodes import Distinct, Except, Expr, Intersect, Node, Project, UnionAll
 from kigen.plan.types import Type
 
@@ -105,6 +105,6 @@ def _is_null(node: Node, i: int) -> bool:
 def _cast(relation: Relation, types: list[Type]) -> Relation:
     if list(relation.types) == types:
         return relation
-    exprs = [bare(relation.node, i) for i in range(len(types))]
+    exprs = [bare(relation.node.schema, i) for i in range(len(types))]
     cast = [e if e.type is t else Expr(f"CAST({e.sql} AS {t.duckdb})", t, e.text) for e, t in zip(exprs, types, strict=True)]
     return Relation(Project(relation.node, tuple(cast), relation.names), relation.names)

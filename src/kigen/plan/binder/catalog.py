@@ -14,6 +14,7 @@ from kigen.language.declarations import QueryDecl, WindowDecl
 from kigen.language.errors import CqlError, CqlErrors, suggest
 from kigen.language.source import Source, Span, span_of
 from kigen.plan.binder.scope import Relation
+from kigen.plan.estimates import declared_rates
 from kigen.plan.nodes import Node, Query, Scan, Stream, Window, WindowKind
 from kigen.plan.types import Type
 
@@ -43,6 +44,11 @@ class Catalog:
     names: dict[str, str] = field(default_factory=dict)  # all declared names, broken ones too: lower-case -> as written
     _bound: dict[str, Query | None] = field(default_factory=dict)
     _open: list[str] = field(default_factory=list)
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """Tuples per second of the streams that declare it."""
+        return declared_rates(self.streams.values())
 
     def query(self, name: str) -> Query | None:
         """The bound query; None if it is broken (and reported)."""
@@ -117,7 +123,8 @@ class Catalog:
             if column.text.lower() not in lower:
                 raise self.source.error(column.span, f"unknown column {column.text}", suggest(column.text, names, "columns here"))
             partition.append(lower.index(column.text.lower()))
-        return Relation(Window(node, _KINDS[window.kind], window.size, window.slide_us, tuple(dict.fromkeys(partition))), names)
+        kept = tuple(dict.fromkeys(partition))
+        return Relation(Window(node, _KINDS[window.kind], window.size, window.slide_us, kept, window.span), names)
 
 
 def type_named(text: str) -> Type | None:

@@ -14,6 +14,8 @@ from functools import lru_cache
 
 import duckdb
 
+from kigen.plan.binder.functions import NotAllowed, check_columns, check_functions
+from kigen.plan.locked_duckdb import TOO_LONG, connect
 from kigen.plan.types import Type
 
 Types = tuple[Type, ...]
@@ -26,11 +28,12 @@ class Bound:
 
 
 class DuckError(Exception):
-    """DuckDB's refusal; `start` and `length` are in the text that was given to `describe`, None if DuckDB gives no place."""
+    """A refusal, DuckDB's or (with a hint) our own; `start` and `length` are in the text that was given to `describe`, None if there is no
+    place."""
 
-    def __init__(self, message: str, start: int | None, length: int) -> None:
+    def __init__(self, message: str, start: int | None, length: int, hint: str | None = None) -> None:
         super().__init__(message)
-        self.message, self.start, self.length = message, start, length
+        self.message, self.start, self.length, self.hint = message, start, length, hint
 
 
 _TRY = "SELECT "
@@ -40,11 +43,8 @@ class _Judge:
     """One in-memory connection a process, used under a lock: apps are bound rarely and quickly."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.connection = duckdb.connect(":memory:")
-        self.connection.execute("SET errors_as_json = true")
-        self.connection.execute("SET enable_external_access = false")
-        self.connection.execute("SET threads = 1")
+        self.lock = threading.RLock()
+        self.connection = connect(errors_as_json="true")
         self.tables: dict[Types, str] = {}
 
     def table(self, types: Types) -> str:
@@ -69,7 +69,12 @@ def describe(sql: str, types: Types) -> Bound:
     """Bind one expression over columns c0, c1, ... of the given types."""
     judge = _judge()
     with judge.lock:
-        bound = _describe(judge, sql, judge.table(types))
+        try:
+            check_functions(judge.rows, sql, functions().keys())  # first: DuckDB evaluates constants while it binds
+            bound = _describe(judge, sql, judge.table(types))
+            check_columns(judge.rows, sql)
+        except NotAllowed as error:
+            raise DuckError(error.message, error.start, len(error.name), error.hint) from error
         _try_constants(judge, sql, types)
         return bound
 
@@ -112,8 +117,10 @@ def _try_constants(judge: _Judge, sql: str, types: Types) -> None:
         found = _duck_error(error, _TRY, sql)
         if found.start is not None and not re.search(r"\bc\d+\b", sql[found.start : found.start + found.length]):
             raise found from error
-    except duckdb.Error:
-        pass  # not about constants alone; the rows will tell
+    except duckdb.Error as error:
+        if TOO_LONG in str(error):
+            raise DuckError(_duck_error(error, _TRY, sql).message, None, len(sql), "make it shorter") from error
+        # not about constants alone; the rows will tell
 
 
 def _duck_error(error: duckdb.Error, prefix: str, sql: str) -> DuckError:
@@ -151,6 +158,12 @@ def functions() -> dict[str, frozenset[str]]:
             kinds.add("volatile")
     found.setdefault("ago", set()).add("volatile")
     return {name: frozenset(kinds) for name, kinds in found.items()}
+
+
+def is_exact(sql: str, types: Types) -> bool:
+    """Whether the value keeps its exact size and order as one of the five types: a DECIMAL loses digits as a DOUBLE."""
+    bound = describe(sql, types).type
+    return not kigen_type(bound)[1] or bound in _INTEGERS
 
 
 _INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER"})

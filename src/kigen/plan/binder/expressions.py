@@ -13,6 +13,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from kigen.language.errors import CqlError, CqlErrors, near
 from kigen.language.source import Source, Span, span_of
+from kigen.plan.binder.allowed_functions import ALLOWED, OPERATORS
 from kigen.plan.binder.duck import Bound, DuckError, Types, describe, functions, kigen_type
 from kigen.plan.binder.scope import Scope
 from kigen.plan.binder.terms import Place, Ref, Sql, Term
@@ -112,7 +113,7 @@ def _check_functions(source: Source, span: Span) -> None:
     tokens = source.tokens_in(span)
     for token, after in zip(tokens, [*tokens[1:], None], strict=True):
         name, place = token.text.lower(), (token.start, token.end + 1)
-        if token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER):
+        if token.token_type in (TokenType.STRING, TokenType.NUMBER):
             continue
         if name in _SET_RETURNING and after is not None and after.token_type == TokenType.L_PAREN:
             raise source.error(place, f"{name} gives several rows and cannot be part of an expression", "leave it out")
@@ -162,6 +163,8 @@ def _bind(term: Term, sql: Sql, types: Types) -> Bound:
 
 
 def _readable(source: Source, span: Span, error: DuckError) -> CqlError:
+    if error.hint is not None:
+        return source.error(span, error.message, error.hint)
     first, _, rest = error.message.partition("\n")
     call = re.search(r"argument types '(.*?)'", first)
     if call:
@@ -172,7 +175,7 @@ def _readable(source: Source, span: Span, error: DuckError) -> CqlError:
         return source.error(span, f"{_ours(call[1])} does not exist: wrong types or number of arguments", hint)
     missing = re.search(r"Function with name (\S+) does not exist", first)
     if missing:
-        best = near(missing[1], [n for n, kinds in functions().items() if kinds & {"scalar", "macro"} and "volatile" not in kinds])
+        best = near(missing[1], sorted(ALLOWED - OPERATORS))
         return source.error(
             span, f"unknown function {missing[1]}", f"did you mean {best}?" if best else "see the language reference for functions"
         )

@@ -33,6 +33,7 @@ class Input:
     relation: Relation
     offset: int  # of its first column in the scope
     called: str | None = None  # the stream's own name, for hints
+    place: Span = (0, 1)  # in FROM
 
 
 @dataclass
@@ -46,7 +47,7 @@ class Scope:
             raise self.source.error(
                 span, f"{alias} appears twice in FROM", f"give one of them another name: {called or alias} [...] AS {alias}2"
             )
-        entry = Input(alias, relation, len(self.types), called)
+        entry = Input(alias, relation, len(self.types), called, span)
         self.inputs.append(entry)
         return entry
 

@@ -18,11 +18,12 @@ from kigen.plan.binder.catalog import Catalog
 from kigen.plan.binder.clauses import refuse_clauses
 from kigen.plan.binder.duck import label
 from kigen.plan.binder.expressions import AGGREGATES, check_scalar, place_of, predicate, resolve, typed
-from kigen.plan.binder.joins import Base, bare, filtered, join_inputs
+from kigen.plan.binder.joins import Base, filtered, join_inputs
 from kigen.plan.binder.outputs import project, unique
 from kigen.plan.binder.scope import Relation
-from kigen.plan.binder.sources import FromBinder, conjuncts
+from kigen.plan.binder.sources import Conjunct, FromBinder, conjuncts
 from kigen.plan.binder.terms import Term
+from kigen.plan.columns import bare
 from kigen.plan.nodes import Distinct, Expr, Filter, Node
 
 
@@ -118,7 +119,7 @@ class SelectBinder:
         for item in self.items:
             with self._collect():
                 if item.node is None:
-                    exprs.append(bare(base.node, base.place(item.position or 0)))
+                    exprs.append(bare(base.node.schema, base.place(item.position or 0)))
                     continue
                 term = resolve(self.scope, item.node, earlier)
                 exprs.append(typed(term, base.types, base.place))
@@ -141,15 +142,18 @@ class SelectBinder:
     def _where(self) -> Base:
         where = self.select.args.get("where")
         if where is None:
-            return join_inputs(self.scope, self.sources.conjuncts)
+            return self._joined(self.sources.conjuncts)
         with self._collect():
             check_scalar(self.source, where.this, "WHERE")
             term = resolve(self.scope, where.this, self.aliases, clause="WHERE")
             predicate(term, self.scope.types, "WHERE")
             if len(self.scope.inputs) == 1:
-                return filtered(join_inputs(self.scope, []), [(term, "WHERE")])
-            return join_inputs(self.scope, self.sources.conjuncts + conjuncts(where.this, term, "WHERE"))
-        return join_inputs(self.scope, self.sources.conjuncts)  # go on, to find more errors
+                return filtered(self._joined([]), [(term, "WHERE")])
+            return self._joined(self.sources.conjuncts + conjuncts(where.this, term, self.scope.types, "WHERE"))
+        return self._joined(self.sources.conjuncts)  # go on, to find more errors
+
+    def _joined(self, found: list[Conjunct]) -> Base:
+        return join_inputs(self.scope, found, self.catalog.rates)
 
     def _is_aggregate(self) -> bool:
         if self.select.args.get("group") or self.select.args.get("having"):
@@ -196,7 +200,7 @@ class SelectBinder:
         exprs: list[Expr] = []
         for term in terms:
             with self._collect():
-                exprs.append(bare(node, term) if isinstance(term, int) else typed(term, types))
+                exprs.append(bare(node.schema, term) if isinstance(term, int) else typed(term, types))
         return node, exprs
 
     def _group_nodes(self) -> list[exp.Expr]:

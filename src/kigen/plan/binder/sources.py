@@ -9,29 +9,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqlglot import exp
-from sqlglot.tokenizer_core import TokenType
 
 from kigen.language.errors import CqlError, CqlErrors
 from kigen.language.source import Source, Span, span_of
 from kigen.plan.binder.catalog import AlreadyReported, Catalog
-from kigen.plan.binder.duck import functions
+from kigen.plan.binder.duck import Types
 from kigen.plan.binder.expressions import place_of, predicate, resolve
 from kigen.plan.binder.scope import Relation, Scope
 from kigen.plan.binder.terms import Ref, Term
+from kigen.plan.raising import may_raise
 
 BindBody = Callable[[Catalog, exp.Expr], Relation]
-
-_SAFE = frozenset(
-    {"abs", "lower", "upper", "length", "strlen", "coalesce", "nullif", "ifnull", "greatest", "least", "trim", "ltrim", "rtrim", "round"}
-    | {"floor", "ceil", "ceiling", "sign", "concat", "starts_with", "ends_with", "contains", "prefix", "suffix", "reverse", "replace"}
-)
-_RISKY = frozenset({TokenType.DCOLON, TokenType.DIV, TokenType.MOD, TokenType.SLASH})
 
 
 @dataclass(frozen=True)
 class Conjunct:
-    """One condition of WHERE, ON or USING. `sides` of an equality may become join keys; a `safe` one cannot raise, whatever rows it sees,
-    so it may be tested earlier than it was written."""
+    """One condition of WHERE, ON or USING. `sides` of an equality may become join keys; a `safe` one cannot raise, whatever rows it sees
+    (kigen.plan.raising), so it may be tested earlier than it was written."""
 
     term: Term | None  # None: USING, which is nothing but its sides
     sides: tuple[Term, Term] | None
@@ -45,11 +39,11 @@ class Conjunct:
         return self.sides[0].positions() | self.sides[1].positions()
 
 
-def conjuncts(node: exp.Expr, term: Term, clause: str) -> list[Conjunct]:
-    """Cut a condition at its ANDs."""
+def conjuncts(node: exp.Expr, term: Term, types: Types, clause: str) -> list[Conjunct]:
+    """Cut a condition at its ANDs. `types` are those of the scope's columns."""
     inner = node.this if isinstance(node, exp.Paren) else node
     if isinstance(inner, exp.And) and span_of(inner.this) and span_of(inner.expression):
-        return conjuncts(inner.this, term, clause) + conjuncts(inner.expression, term, clause)
+        return conjuncts(inner.this, term, types, clause) + conjuncts(inner.expression, term, types, clause)
     span = span_of(node)
     part = term if span is None else term.part(span)
     sides = None
@@ -57,20 +51,7 @@ def conjuncts(node: exp.Expr, term: Term, clause: str) -> list[Conjunct]:
         left, right = span_of(inner.this), span_of(inner.expression)
         if left and right:
             sides = (term.part(left), term.part(right))
-    return [Conjunct(part, sides, _safe(part), clause)]
-
-
-def _safe(term: Term) -> bool:
-    known = functions()
-    tokens = term.source.tokens_in(term.span)
-    for token, after in zip(tokens, [*tokens[1:], None], strict=True):
-        name = token.text.lower()
-        called = after is not None and after.token_type == TokenType.L_PAREN
-        if token.token_type in _RISKY or name in ("cast", "//", "%"):
-            return False
-        if called and name in known and name not in _SAFE:
-            return False
-    return all(isinstance(r.target, int) or _safe(r.target) for r in term.refs)
+    return [Conjunct(part, sides, not may_raise(part.sql().text, types), clause)]
 
 
 class FromBinder:
@@ -148,7 +129,7 @@ class FromBinder:
         if on is not None:
             term = resolve(self.scope, on, since=group, clause="ON")
             predicate(term, self.scope.types, "ON")
-            self.conjuncts += conjuncts(on, term, "ON")
+            self.conjuncts += conjuncts(on, term, self.scope.types, "ON")
         elif using:
             for column in using:
                 self._using(column, group, before)

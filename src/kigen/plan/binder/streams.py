@@ -19,6 +19,9 @@ def bind_stream(source: Source, decl: StreamDecl) -> Stream:
     schema = _schema(source, decl, errors)
     timestamp = _timestamp(source, decl, schema, errors)
     connector = _source(source, decl, schema, errors)
+    if decl.ahead_us is not None and decl.timestamp is None:
+        hint = "leave AHEAD out, or name the timestamp column with TIMESTAMP BY"
+        errors.append(source.error(decl.name.span, f"AHEAD of stream {decl.name.text} needs TIMESTAMP BY", hint))
     shed: Shed | None = None
     if decl.shed is not None and len(schema) == len(decl.columns):
         try:
@@ -29,7 +32,7 @@ def bind_stream(source: Source, decl: StreamDecl) -> Stream:
             errors += found.errors
     if errors or connector is None:
         raise CqlErrors(errors)
-    return Stream(decl.name.text, schema, connector, timestamp, decl.lateness_us, decl.on_error_skip, shed, decl.buffer)
+    return Stream(decl.name.text, schema, connector, timestamp, decl.lateness_us, decl.on_error_skip, shed, decl.buffer, decl.ahead_us)
 
 
 def _schema(source: Source, decl: StreamDecl, errors: list[CqlError]) -> Schema:

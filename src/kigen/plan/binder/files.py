@@ -1,0 +1,37 @@
+"""Refuses outputs that meet an input or each other, at the very place where the output is written."""
+
+from __future__ import annotations
+
+import os
+
+from kigen.language import CqlErrors, QueryDecl
+from kigen.language.declarations import AppDecl, ConnectorDecl
+from kigen.language.source import Span
+from kigen.plan.nodes import App
+from kigen.plan.paths import conflicts
+
+
+def check_outputs(declared: AppDecl, app: App, file_name: str, output: str | None) -> None:
+    """Raises CqlErrors with all of them."""
+    places = _places(declared)
+    found = conflicts(app, output, file_name if os.path.isfile(file_name) else None)
+    if found:
+        hint = "give it a path of its own"
+        raise CqlErrors([declared.source.error(places.get(out.key, (0, 1)), wrong, hint) for out, wrong in found])
+
+
+def _places(declared: AppDecl) -> dict[str, Span]:
+    """Where each output is written, by its key."""
+    places: dict[str, Span] = {}
+    for statement in declared.statements:
+        name = statement.name
+        if isinstance(statement, QueryDecl):
+            places[f"output {name.text}"] = name.span
+            places[f"query {name.text}"] = _path(statement.into) or name.span
+        else:
+            places[f"stream {name.text}"] = _path(statement.shed.into if statement.shed is not None else None) or name.span
+    return places
+
+
+def _path(connector: ConnectorDecl | None) -> Span | None:
+    return next((o.span for o in connector.options if o.key.text.lower() == "path"), None) if connector is not None else None

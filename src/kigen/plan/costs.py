@@ -1,0 +1,153 @@
+"""What of an app will cost more than its author may expect, as warnings: joins that form all pairs, and state that never ends.
+
+Looks at the plans as they run, after all rewrites: a cross product as written is no matter if a condition further out became its key.
+Invariant: one warning per join and per window, at its place in the text; an equal window written twice is one state, so one warning.
+Not warned of: a side that never holds more than one row, as the result of a global aggregate; it multiplies nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kigen.language.errors import CqlWarning
+from kigen.language.source import Source
+from kigen.plan.estimates import Rates, most_rows, one_row
+from kigen.plan.labels import describe_node
+from kigen.plan.nodes import (
+    Aggregate,
+    Distinct,
+    Except,
+    Filter,
+    Intersect,
+    Join,
+    Node,
+    Place,
+    Project,
+    Query,
+    Scan,
+    UnionAll,
+    Window,
+    WindowKind,
+)
+from kigen.plan.types import Type
+
+Keeper = Join | Aggregate | Distinct | Except | Intersect
+
+
+def cost_warnings(queries: Iterable[Query], source: Source, rates: Rates) -> tuple[CqlWarning, ...]:
+    """All warnings, in the order of the text."""
+    nodes = [node for query in queries for node in query.root.walk()]
+    joins = {n.place: n for n in nodes if isinstance(n, Join) and n.place is not None and not n.left_keys}
+    found = [(place, _join_warning(source, place, join, rates)) for place, join in joins.items() if not _multiplies_nothing(join)]
+    found += _endless_windows(nodes, source)
+    return tuple(warning for _, warning in sorted(found, key=lambda each: each[0]))
+
+
+# --- joins without an equality ------------------------------------------------------------------------------------------
+
+
+def _multiplies_nothing(join: Join) -> bool:
+    return one_row(join.left) or one_row(join.right)
+
+
+def _join_warning(source: Source, place: Place, join: Join, rates: Rates) -> CqlWarning:
+    left, right = _called(join.left), _called(join.right)
+    both = (f"each tuple of {left} meets {_rows(join.right, rates)}", f"each tuple of {right} meets {_rows(join.left, rates)}")
+    costs = ", ".join(dict.fromkeys(both))
+    if join.comparisons:
+        message = f"this join has no equality, only an inequality: {costs}, as far as the inequality allows"
+        return source.warning(place, message, "add an equality between both, as in ON x.k = y.k AND ..., or narrow the windows")
+    message = f"this join is a cross product: {costs}"
+    if join.residual is not None:
+        message += "; only then is its condition tested"
+    return source.warning(place, message, "join on an equality between both, as in ON x.k = y.k, or narrow the windows")
+
+
+def _called(side: Node) -> str:
+    """The streams that a side is made of."""
+    return " and ".join(dict.fromkeys(_stream(window) for window in _windows(side))) or "one side"
+
+
+def _windows(node: Node) -> list[Window]:
+    if isinstance(node, Window):
+        return [node]
+    return [w for child in node.children for w in _windows(child)]
+
+
+def _stream(window: Window) -> str:
+    return window.child.stream if isinstance(window.child, Scan) else "a query's stream"
+
+
+def _rows(side: Node, rates: Rates) -> str:
+    """How many rows of a side are alive, as far as windows and declared rates tell."""
+    windows = _windows(side)
+    if any(w.kind is WindowKind.UNBOUNDED for w in windows):
+        return "every earlier row of the other side, more each day"
+    if windows and all(w.kind is WindowKind.NOW for w in windows):
+        return "all rows of the other side at the same instant"
+    if windows and all(_is_known(w, rates) for w in windows):
+        about = "about" if any(w.kind is WindowKind.RANGE for w in windows) else "up to"
+        count = round(most_rows(side, rates))
+        return f"{about} {count:,} {'row' if count == 1 else 'rows'}"
+    kinds = dict.fromkeys(describe_node(w).removeprefix("window ") for w in windows)
+    return f"all rows alive on the other side ({', '.join(kinds)})"
+
+
+def _is_known(window: Window, rates: Rates) -> bool:
+    if window.kind is WindowKind.RANGE:
+        return isinstance(window.child, Scan) and window.child.stream in rates
+    return window.kind in (WindowKind.ROWS, WindowKind.NOW)
+
+
+# --- state that never ends ----------------------------------------------------------------------------------------------
+
+
+def _endless_windows(nodes: list[Node], source: Source) -> list[tuple[Place, CqlWarning]]:
+    keepers: dict[Window, list[Keeper]] = {}
+    places: dict[Window, list[Place]] = {}
+    for node in nodes:
+        if isinstance(node, Keeper) and _keys_never_end(node):
+            for window in _fed_by(node):
+                keepers.setdefault(window, []).append(node)
+                places.setdefault(window, []).extend([window.place] if window.place is not None else [])
+    found: list[tuple[Place, CqlWarning]] = []
+    for window, readers in keepers.items():
+        if places[window]:
+            first, *others = sorted(set(places[window]))
+            found.append((first, _window_warning(source, first, others, window, readers)))
+    return found
+
+
+def _keys_never_end(node: Keeper) -> bool:
+    """Joins keep rows; groups and sets keep a row per value: a global aggregate and BOOLEAN columns alone have an end."""
+    if isinstance(node, Join):
+        return True
+    columns = [node.schema[k] for k in range(len(node.keys))] if isinstance(node, Aggregate) else node.schema
+    return any(c.type is not Type.BOOLEAN for c in columns)
+
+
+def _fed_by(keeper: Keeper) -> Iterator[Window]:
+    """The UNBOUNDED windows whose rows reach the operator with nothing in between that keeps them."""
+    waiting = [keeper.child] if isinstance(keeper, Aggregate) else list(keeper.children)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Window) and node.kind is WindowKind.UNBOUNDED:
+            yield node
+        elif isinstance(node, Filter | Project | UnionAll):
+            waiting += node.children
+
+
+def _window_warning(source: Source, place: Place, others: list[Place], window: Window, readers: list[Keeper]) -> CqlWarning:
+    stream = _stream(window)
+    kinds = [reader for reader in readers if isinstance(reader, Join)] or readers
+    if isinstance(kinds[0], Join):
+        what = f"a join keeps every tuple of {stream} for ever"
+    elif isinstance(kinds[0], Aggregate):
+        names = ", ".join(dict.fromkeys(c.name for c in kinds[0].schema[: len(kinds[0].keys)]))
+        what = f"GROUP BY keeps a group for every value of {names} that {stream} ever had"
+    else:
+        what = f"{type(kinds[0]).__name__.upper()} keeps every different row of {stream} for ever"
+    lines = sorted({source.error(p, "").line for p in others} - {source.error(place, "").line})
+    also = f"; the same window: line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}" if lines else ""
+    message = f"this window never ends: {what}, so memory grows as long as the app runs{also}"
+    return source.warning(place, message, "write [RANGE n UNIT] or [PARTITION BY key ROWS n], unless the stream or its keys come to an end")

@@ -1,0 +1,116 @@
+"""Builds a join from its keys and conditions: key expressions become columns of its inputs, inequalities become hints for its index.
+
+Invariant: the rows are those of the cross product for which every key pair is equal and every condition true. The residual holds all
+conditions; a `Comparison` only repeats what one of them demands, in a form that an index can use. A hint may be weaker than its condition
+and is never stronger: where DuckDB compares exact decimals, the hint compares doubles, and `<` becomes `<=`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kigen.plan.binder.duck import DuckError, Types, describe, is_exact, kigen_type
+from kigen.plan.columns import all_of, bare, columns_of, moved, shown
+from kigen.plan.conditions import Compared, comparisons_of, parts_of
+from kigen.plan.nodes import Comparison, Expr, Join, Node, Project
+from kigen.plan.types import Schema, Type
+
+_NUMBERS = frozenset({Type.BIGINT, Type.DOUBLE})
+_ORDERED = frozenset({Type.BIGINT, Type.DOUBLE, Type.TIMESTAMP})
+
+
+def join_of(left: Node, right: Node, keys: Sequence[tuple[Expr, Expr]], conditions: Sequence[Expr]) -> Join:
+    """`keys`: pairs of one type, over the left and over the right input. `conditions` are over the columns of left, then right.
+    The columns of the inputs keep their order; those that are computed for keys and hints come behind the columns of their input."""
+    width = len(left.schema)
+    hints = [hint for condition in conditions for part in parts_of(condition.sql) for hint in _hints(part, left, right)]
+    new_left, left_places = with_columns(left, [a for a, _ in keys] + [h.left for h in hints])
+    new_right, right_places = with_columns(right, [b for _, b in keys] + [h.right for h in hints])
+    shift = len(new_left.schema) - width
+    residual = all_of([moved(c, lambda i: i if i < width else i + shift) for c in conditions]) if conditions else None
+    count = len(keys)
+    pairs = zip(hints, left_places[count:], right_places[count:], strict=True)
+    found = dict.fromkeys(Comparison(a, h.op, b) for h, a, b in pairs)
+    return Join(new_left, new_right, left_places[:count], right_places[:count], residual, tuple(found))
+
+
+def common(left: Expr, right: Expr) -> tuple[Expr, Expr] | None:
+    """Both sides in one type, if they can be compared as keys."""
+    if left.type is right.type:
+        return left, right
+    if {left.type, right.type} <= _NUMBERS:
+        return as_double(left), as_double(right)
+    return None
+
+
+def as_double(expr: Expr) -> Expr:
+    return expr if expr.type is Type.DOUBLE else Expr(f"CAST({expr.sql} AS DOUBLE)", Type.DOUBLE, expr.text)
+
+
+def with_columns(node: Node, exprs: list[Expr]) -> tuple[Node, tuple[int, ...]]:
+    """The node with the expressions that are not columns of it appended, and where each expression is."""
+    schema = node.schema
+    width = len(schema)
+    extra = list(dict.fromkeys(e for e in exprs if e.column is None))
+    places = tuple(e.column if e.column is not None else width + extra.index(e) for e in exprs)
+    if not extra:
+        return node, places
+    names = (*(c.name for c in schema), *(e.text for e in extra))
+    return Project(node, (*(bare(schema, i) for i in range(width)), *extra), names), places
+
+
+@dataclass(frozen=True)
+class Sides:
+    """A comparison whose sides are over the left and over the right input."""
+
+    left: Expr
+    op: str
+    right: Expr
+
+
+def sides_of(compared: Compared, left: Node, right: Node) -> Sides | None:
+    """A comparison over the columns of left, then right, as its two sides in one type; None if a side reads both inputs, or neither,
+    or if the types do not meet."""
+    width = len(left.schema)
+    for each in (compared, compared.flipped):
+        a, b = columns_of(each.left), columns_of(each.right)
+        if a and b and max(a) < width <= min(b):
+            one = expression(each.left, left.schema)
+            other = expression(_shifted(each.right, width), right.schema)
+            pair = None if one is None or other is None else common(one, other)
+            return None if pair is None else Sides(pair[0], each.op, pair[1])
+    return None
+
+
+def expression(sql: str, schema: Schema) -> Expr | None:
+    """The text as an expression over the columns of a schema; None if no column can have its type."""
+    if sql[:1] == "c" and sql[1:].isdigit():
+        return bare(schema, int(sql[1:]))
+    try:
+        kind, cast = kigen_type(describe(sql, types_of(schema)).type)
+    except DuckError:
+        return None
+    if kind is None:
+        return None
+    return Expr(f"CAST({sql} AS {kind.duckdb})" if cast else sql, kind, shown(sql, schema))
+
+
+def types_of(schema: Schema) -> Types:
+    return tuple(c.type for c in schema)
+
+
+def _hints(part: str, left: Node, right: Node) -> list[Sides]:
+    """Of a condition that cannot raise: its comparisons that an index can use."""
+    found: list[Sides] = []
+    both = types_of(left.schema + right.schema)
+    for compared in comparisons_of(part):
+        sides = None if compared.op == "=" else sides_of(compared, left, right)
+        if sides is not None and sides.left.type in _ORDERED:
+            exact = is_exact(compared.left, both) and is_exact(compared.right, both)
+            found.append(sides if exact else replace(sides, op=sides.op[0] + "="))
+    return found
+
+
+def _shifted(sql: str, width: int) -> str:
+    return moved(Expr(sql, Type.BOOLEAN, ""), lambda c: c - width).sql

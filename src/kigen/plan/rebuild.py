@@ -1,0 +1,25 @@
+"""A node over other children: plans are immutable, so a changed sub-plan means new nodes up to the root."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+from kigen.plan.nodes import Node
+
+
+def with_children(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The node with every child replaced by `change(child)`; the node itself if nothing changed."""
+    changes: dict[str, Any] = {}
+    for part in fields(node):
+        value = getattr(node, part.name)
+        if isinstance(value, Node):
+            changes[part.name] = change(value)
+        elif isinstance(value, tuple) and value and isinstance(value[0], Node):
+            changes[part.name] = tuple(change(child) for child in value)
+    return node if all(_same(changes[name], getattr(node, name)) for name in changes) else replace(node, **changes)
+
+
+def _same(new: Any, old: Any) -> bool:
+    return new is old or (isinstance(new, tuple) and all(a is b for a, b in zip(new, old, strict=True)))

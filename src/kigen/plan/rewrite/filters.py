@@ -1,0 +1,69 @@
+"""Filters taken apart and put together: what the rules have in common.
+
+Invariant: `parts` of a condition are true together exactly where the condition is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from kigen.plan.binder.duck import DuckError, describe
+from kigen.plan.columns import all_of, shown
+from kigen.plan.conditions import parts_of
+from kigen.plan.join_building import types_of
+from kigen.plan.nodes import Expr, Filter, Node
+from kigen.plan.raising import may_raise
+from kigen.plan.types import Schema, Type
+
+
+def parts(condition: Expr, schema: Schema) -> list[Expr]:
+    """The conditions that AND joins, over the same columns."""
+    pieces = parts_of(condition.sql)
+    if len(pieces) == 1:
+        return [condition]
+    texts = parts_of(condition.text)
+    if len(texts) != len(pieces):
+        texts = [shown(sql, schema) for sql in pieces]
+    try:
+        return [Expr(_as_condition(sql, schema), Type.BOOLEAN, text) for sql, text in zip(pieces, texts, strict=True)]
+    except DuckError:
+        return [condition]
+
+
+def _as_condition(sql: str, schema: Schema) -> str:
+    """`a AND b` takes numbers for conditions; alone, each needs a CAST."""
+    return sql if describe(sql, types_of(schema)).type == "BOOLEAN" else f"CAST({sql} AS BOOLEAN)"
+
+
+def risky(condition: Expr, schema: Schema) -> bool:
+    return may_raise(condition.sql, types_of(schema))
+
+
+def on_top(node: Node, conditions: Sequence[Expr]) -> Node:
+    """The rows for which all conditions are true; one filter of both, if the node is one that cannot raise."""
+    kept = list(dict.fromkeys(conditions))
+    if not kept:
+        return node
+    if isinstance(node, Filter) and not risky(node.predicate, node.schema):
+        known = parts(node.predicate, node.schema)
+        more = [c for c in kept if c not in known]
+        return Filter(node.child, all_of([*known, *more])) if more else node
+    return Filter(node, all_of(kept))
+
+
+class Uses:
+    """How many places read each sub-plan: other nodes, and queries whose result it is."""
+
+    def __init__(self, roots: Sequence[Node]) -> None:
+        self._counts = Counter(dict.fromkeys(roots, 1))
+        seen: set[Node] = set()
+        for root in roots:
+            for node in root.walk():
+                if node not in seen:
+                    seen.add(node)
+                    self._counts.update(set(node.children))
+
+    def shared(self, node: Node) -> bool:
+        """Whether a change for one reader would make the others compute it anew."""
+        return self._counts[node] > 1

@@ -1,0 +1,37 @@
+"""Cuts a filter so that conditions that cannot raise are tested first, and those that might see only the rows that are left.
+
+SQL's `x <> 0 AND 10 // x > 1` must not divide by 0, and DuckDB's WHERE does not; one expression would evaluate both sides on all rows.
+Invariant: conditions that might raise keep the order they were written in, each in a filter of its own.
+"""
+
+from __future__ import annotations
+
+from kigen.plan.columns import all_of
+from kigen.plan.nodes import Filter, Node
+from kigen.plan.rebuild import with_children
+from kigen.plan.rewrite.filters import parts, risky
+
+
+def guard_filters(roots: list[Node]) -> list[Node]:
+    done: dict[int, Node] = {}  # by identity: equal nodes may differ in names
+
+    def visit(node: Node) -> Node:
+        if id(node) not in done:
+            new = with_children(node, visit)
+            done[id(node)] = _guarded(new) if isinstance(new, Filter) else new
+        return done[id(node)]
+
+    return [visit(root) for root in roots]
+
+
+def _guarded(node: Filter) -> Node:
+    schema = node.schema
+    found = parts(node.predicate, schema)
+    might = [part for part in found if risky(part, schema)]
+    safe = [part for part in found if part not in might]
+    if len(found) == 1 or not might:
+        return node
+    below: Node = Filter(node.child, all_of(safe)) if safe else node.child
+    for part in might:
+        below = Filter(below, part)
+    return below

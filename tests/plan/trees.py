@@ -1,0 +1,35 @@
+"""Plans as lines of text, for tests that say what stands where."""
+
+from __future__ import annotations
+
+from kigen.plan import bind
+from kigen.plan.labels import describe_node
+from kigen.plan.nodes import Aggregate, Node
+
+STREAMS = """
+CREATE STREAM a (x BIGINT, p DOUBLE, s STRING, t TIMESTAMP) FROM synthetic (rate = 10);
+CREATE STREAM b (y BIGINT, q DOUBLE, r STRING, u TIMESTAMP) FROM synthetic (rate = 10);
+CREATE STREAM c (x BIGINT, y BIGINT, n BIGINT) FROM synthetic (rate = 10);
+"""
+
+
+def plan(*bodies: str) -> Node:
+    """The plan of the last query."""
+    return bind(STREAMS + "".join(f"CREATE QUERY q{i} AS {body};" for i, body in enumerate(bodies))).queries[-1].root
+
+
+def tree(node: Node, depth: int = 0) -> list[str]:
+    """A line per node, children indented by two; streams are left out, a window shows its own."""
+    children = [node.child] if isinstance(node, Aggregate) else list(node.children)
+    if describe_node(node).startswith("window"):
+        stream = describe_node(children[0]).removeprefix("stream ")
+        below = [] if stream in "abc" else tree(children[0], depth + 1)
+        return ["  " * depth + f"{stream} {describe_node(node).removeprefix('window ')}", *below]
+    return ["  " * depth + describe_node(node), *(line for child in children for line in tree(child, depth + 1))]
+
+
+def lines(text: str) -> list[str]:
+    """The lines of a block of text, as `tree` gives them."""
+    found = [line for line in text.splitlines() if line.strip()]
+    indent = min(len(line) - len(line.lstrip()) for line in found)
+    return [line[indent:] for line in found]
