@@ -173,7 +173,7 @@ def test_pieces_change_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> No
         judge(number, bool(number % 2))
 
 
-@pytest.mark.parametrize("seed", [3, 9, 20, 125, 142, 187])
+@pytest.mark.parametrize("seed", [7, 9, 21, 125, 147, 187])
 def test_random_families(seed: int) -> None:
     assert judged_slices(seed) == ""
 

@@ -38,10 +38,15 @@ class Family(Queries):
         rng, ex = self.rng, self._expressions()
         few = [[i for i, c in enumerate(s.cols) if c.type == "BIGINT" and c.bits < 10] for s in self.pair]
         left, right = ex.ref(0, rng.choice(few[0])), ex.ref(1, rng.choice(few[1]))
-        if rng.random() < 0.2:
-            left = joined("BIGINT", left, " + 1", bits=left.bits + 1)
+        if rng.random() < 0.25:
+            left = joined("BIGINT", left, rng.choice((" + 1", " % 3")), bits=left.bits + 1)
         test = joined("BOOLEAN", left, " = ", right)
         return joined("BOOLEAN", test, " AND ", ex.predicate(1)) if rng.random() < 0.3 else test
+
+    def _band(self, ex: Expressions) -> Expr:
+        """An inequality between both, maybe of an expression, that only some of the family have."""
+        few = [[i for i, c in enumerate(s.cols) if c.type == "BIGINT" and c.bits < 10] for s in self.pair]
+        return self._ordered(ex.ref(0, self.rng.choice(few[0])), ex.ref(1, self.rng.choice(few[1])))
 
     def _expressions(self) -> Expressions:
         return Expressions(self.rng, [s.cols for s in self.pair], self.scale.unit, self.scale.base)
@@ -61,7 +66,7 @@ class Family(Queries):
         rng, ex = self.rng, self._expressions()
         where, on = (None, self.condition) if rng.random() < 0.5 else (self.condition, None)
         if rng.random() < 0.5:
-            extra = ex.predicate(rng.choice((0, 0, 1)))
+            extra = self._band(ex) if rng.random() < 0.3 else ex.predicate(rng.choice((0, 0, 1)))
             where = extra if where is None else joined("BOOLEAN", where, " AND ", extra)
         sources = tuple(Windowed(s.name, w, a, s.cols) for s, w, a in zip(self.pair, self._windows(), self.aliases, strict=True))
         drawn = From(sources, (on,), where, 1.0, ex)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from oracle.expressions import COUNT_ALL, Expressions, joined
-from oracle.shapes import Col, Expr, Query, Ref, Select, SetOp, Source, Windowed
+from oracle.shapes import Col, Derived, Expr, Query, Ref, Select, SetOp, Source, Windowed
 from oracle.sources import Drawn, From, Sources
 
 SET_OPS = ("UNION ALL", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT ALL")
@@ -85,7 +85,7 @@ class Queries(Sources):
     def _select(self, depth: int, types: Sequence[str] | None, noise: bool, top: bool) -> Drawn:
         rng = self.rng
         source = self._from(depth)
-        if rng.random() < 0.3:
+        if rng.random() < (0.65 if any(isinstance(s, Derived) for s in source.sources) else 0.3):
             extra = source.ex.predicate(rng.choice((0, 1, 1, 2)))
             source = replace(source, where=extra if source.where is None else joined("BOOLEAN", source.where, " AND ", extra))
         select = self._aggregated(source, types, noise) if rng.random() < 0.4 else self._plain(source, types, top)

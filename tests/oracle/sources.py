@@ -54,6 +54,11 @@ class Sources(ABC):
         ex = Expressions(rng, scope, self.scale.unit, self.scale.base)
         style = rng.random() < 0.5
         conditions = [self._match(ex, i, style) for i in range(1, len(sources))]
+        if len(sources) == 3 and not style and rng.random() < 0.4:
+            first, second = self._match(ex, 2, True, 0), self._match(ex, 2, True, 1)  # a cross product in the order written
+            assert first is not None
+            assert second is not None
+            conditions = [None, joined("BOOLEAN", first, " AND ", second)]
         if style:
             return From(tuple(sources), tuple(conditions), None, card, ex)
         where: Expr | None = None
@@ -62,30 +67,60 @@ class Sources(ABC):
                 where = c if where is None else joined("BOOLEAN", where, " AND ", c)
         return From(tuple(sources), (None,) * len(conditions), where, card, ex)
 
-    def _match(self, ex: Expressions, i: int, needed: bool) -> Expr | None:
-        """How FROM item `i` meets those before it: mostly by equality, maybe with more, maybe not at all."""
+    def _match(self, ex: Expressions, i: int, needed: bool, other: int | None = None) -> Expr | None:
+        """How FROM item `i` meets those before it, or one of them: mostly by equality, maybe with more, maybe not at all."""
         rng = self.rng
         sub = Expressions(rng, ex.scope[: i + 1], ex.unit, ex.base)
         sub.unique = ex.unique
-        pairs = [(a, b) for k in range(i) for t in JOINED_TYPES for a in sub.places(t, k) for b in sub.places(t, i)]
+        before = range(i) if other is None else (other,)
+        pairs = [(a, b) for k in before for t in JOINED_TYPES for a in sub.places(t, k) for b in sub.places(t, i)]
         if pairs and rng.random() < 0.8:
             a, b = rng.choice(pairs)
             left, right = sub.ref(*a), sub.ref(*b)
-            if left.type == "BIGINT" and left.bits < 50 and rng.random() < 0.15:
-                left = joined("BIGINT", left, " + 1", bits=left.bits + 1)
+            if rng.random() < 0.2 and left.type in ("BIGINT", "DOUBLE", "TIMESTAMP"):
+                return self._ordered(left, right)
+            if left.type == "BIGINT" and left.bits < 50:
+                left, right = self._computed(left), self._computed(right)
             if rng.random() < 0.5:
                 left, right = right, left
             test = joined("BOOLEAN", left, " = ", right)
             if rng.random() < 0.2:
                 test = joined("BOOLEAN", test, " AND ", sub.predicate(1))
+            if rng.random() < 0.1 and left.type in ("BIGINT", "TIMESTAMP"):
+                test = joined("BOOLEAN", test, " AND ", self._ordered(sub.ref(*a), sub.ref(*b)))
             return test
         return sub.predicate(1) if needed or rng.random() < 0.3 else None
+
+    def _computed(self, e: Expr) -> Expr:
+        """Now and then an expression instead of the column: a key that must be computed."""
+        roll = self.rng.random()
+        if roll < 0.08:
+            return joined("BIGINT", e, " + 1", bits=e.bits + 1)
+        if roll < 0.18:
+            return joined("BIGINT", e, f" % {self.rng.choice((2, 3, 7))}", bits=3)
+        return joined("BIGINT", e, " // 2", bits=e.bits) if roll < 0.22 else e
+
+    def _ordered(self, left: Expr, right: Expr) -> Expr:
+        """An inequality, or a band."""
+        rng = self.rng
+        if rng.random() < 0.5:
+            left, right = right, left
+        roll = rng.random()
+        if roll < 0.3 and left.bits < 50 and right.bits < 50:
+            n = rng.randint(0, 3)
+            width = f" + INTERVAL {n} SECONDS" if left.type == "TIMESTAMP" else f" + {n}"
+            return joined("BOOLEAN", "(", left, " BETWEEN ", right, " AND ", right, width, ")")
+        if roll < 0.45 and left.type == "BIGINT" and left.bits < 30:
+            return joined("BOOLEAN", "(", left, rng.choice((" * 1.5", " - 0.5")), rng.choice((" < ", " >= ")), right, ")")
+        if roll < 0.6 and left.type == "BIGINT" and left.bits < 50:
+            return joined("BOOLEAN", "(CAST(", left, " AS DOUBLE)", rng.choice((" < ", " > ")), right, ")")
+        return joined("BOOLEAN", "(", left, f" {rng.choice(('<', '<=', '>', '>='))} ", right, ")")
 
     def _source(self, depth: int, taken: Sequence[str]) -> tuple[Source, float]:
         rng = self.rng
         alias = next(a for a in rng.sample(("a", "b", "c", "d"), 4) if a not in taken)
         roll = rng.random()
-        if depth > 0 and roll < 0.18:
+        if depth > 0 and roll < 0.24:
             body, cols, card = self._body(depth - 1)
             return Derived(body, alias, cols), card
         readable = [q for q in self.queries if q.readable]

@@ -28,12 +28,12 @@ _SUMS = (AggFunc.SUM, AggFunc.AVG)
 
 
 class AggregateOperator(Operator):
-    def __init__(self, node: Aggregate, number: int, signed: bool, needed: set[int]) -> None:
+    def __init__(self, node: Aggregate, number: int, signed: bool, needed: set[int], secret: int = 0) -> None:
         self.node, self._signed, self._needed = node, signed, needed
         self._living = any(a.func in _EXTREMES for a in node.aggs)
         schema = node.child.schema
         self._kept = sorted({a.arg for a in node.aggs if a.arg is not None})  # child columns that living tuples must carry
-        self._groups = Groups(tuple(schema[k] for k in node.keys))
+        self._groups = Groups(tuple(schema[k] for k in node.keys), secret)
         self._slots = self._groups.slots
         self._input = Lifecycle(schema, self._assign, signed, self._kept, self._living)
         self._presence = [Lifecycle(w.schema, self._assign_global, signed, ()) for w in node.presence]
@@ -177,6 +177,10 @@ class AggregateOperator(Operator):
     @property
     def held(self) -> int:
         return self._input.held + sum(p.held for p in self._presence) + len(self._slots)
+
+    @property
+    def kept_of_inputs(self) -> tuple[Lifecycle, ...]:
+        return self._input, *self._presence
 
     def state(self) -> State:
         return {

@@ -31,6 +31,7 @@ from kigen.lifetimes.search import consecutive, overlap, places, strictly_ordere
 from kigen.plan.types import Schema
 
 State = dict[str, Any]
+MOST_TEXT = 1 << 29  # bytes of columns in one chunk, where chunks are merged: text offsets have 32 bits
 _MAX_CHUNKS = 256
 
 
@@ -55,6 +56,11 @@ class Chunk:
         key = None if self.key is None else self.key[mask]
         return Chunk(filter_columns(self.columns, mask), self.start[mask], self.end[mask], self.holder[mask], key)
 
+    def mortal(self) -> Chunk:
+        """Without those known never to die."""
+        dies = (self.end != FOREVER) | (self.holder != NO_HOLDER)
+        return self if bool(dies.all()) else self.filter(dies)
+
     def cut(self, begin: int, stop: int) -> Chunk:
         part = slice(begin, stop)
         columns = self.columns.slice(begin, stop - begin) if self.columns.num_columns else self.columns
@@ -76,6 +82,19 @@ class Chunk:
             concat_ints([p.holder for p in parts]),
             concat_ints([p.key for p in parts if p.key is not None]) if parts[0].key is not None else None,
         )
+
+    @staticmethod
+    def packed(chunks: list[Chunk], schema: Schema) -> list[Chunk]:
+        """The same tuples in as few chunks as text offsets of 32 bits allow."""
+        packs: list[list[Chunk]] = [[]]
+        size = 0
+        for chunk in chunks:
+            size += chunk.columns.nbytes
+            if size > MOST_TEXT and packs[-1]:
+                packs.append([])
+                size = chunk.columns.nbytes
+            packs[-1].append(chunk)
+        return [Chunk.concat(pack, schema) for pack in packs]
 
     def state(self) -> State:
         return {"columns": self.columns, "start": self.start, "end": self.end, "holder": self.holder, "key": self.key}
@@ -107,18 +126,22 @@ class Expiring:
 
     def add(self, chunk: Chunk) -> None:
         if len(chunk):
-            ends = chunk.end
-            ordered = bool(np.all(ends[1:] >= ends[:-1]))
-            earliest, latest = (ends[0], ends[-1]) if ordered else (ends.min(), ends.max())
-            self._chunks.append(_Calendar(chunk, int(earliest), int(latest), ordered))
+            self._append(chunk)
             if len(self._chunks) > _MAX_CHUNKS:
                 self._merge()
+
+    def _append(self, chunk: Chunk) -> None:
+        ends = chunk.end
+        ordered = bool(np.all(ends[1:] >= ends[:-1]))
+        earliest, latest = (ends[0], ends[-1]) if ordered else (ends.min(), ends.max())
+        self._chunks.append(_Calendar(chunk, int(earliest), int(latest), ordered))
 
     def _merge(self) -> None:
         """Join neighbours two by two; a chunk of tuples waits unsorted again."""
         kept, self._chunks = self._chunks, []
         for i in range(0, len(kept), 2):
-            self.add(Chunk.concat([c.chunk for c in kept[i : i + 2]], self._schema))
+            for chunk in Chunk.packed([c.chunk for c in kept[i : i + 2]], self._schema):
+                self._append(chunk)
 
     @property
     def next_death(self) -> int:
@@ -169,17 +192,21 @@ class Waiting:
 
     def add(self, chunk: Chunk) -> None:
         if len(chunk):
-            holder = chunk.holder
-            strict = strictly_ordered(holder)
-            if not strict and not bool(np.all(holder[1:] >= holder[:-1])):
-                chunk = chunk.take(np.argsort(holder, kind="stable"))
-                strict = strictly_ordered(chunk.holder)
-            gapless = strict and consecutive(chunk.holder)
-            self._held.append(_Held(chunk, np.ones(len(chunk), dtype=np.bool_), len(chunk), gapless))
+            self._append(chunk)
             if len(self._held) > _MAX_CHUNKS:
                 kept, self._held = self._held, []
                 for i in range(0, len(kept), 2):
-                    self.add(Chunk.concat([h.chunk.filter(h.open) for h in kept[i : i + 2]], self._schema))
+                    for merged in Chunk.packed([h.chunk.filter(h.open) for h in kept[i : i + 2]], self._schema):
+                        self._append(merged)
+
+    def _append(self, chunk: Chunk) -> None:
+        holder = chunk.holder
+        strict = strictly_ordered(holder)
+        if not strict and not bool(np.all(holder[1:] >= holder[:-1])):
+            chunk = chunk.take(np.argsort(holder, kind="stable"))
+            strict = strictly_ordered(chunk.holder)
+        gapless = strict and consecutive(chunk.holder)
+        self._held.append(_Held(chunk, np.ones(len(chunk), dtype=np.bool_), len(chunk), gapless))
 
     def fill(self, fills: Fills) -> Chunk:
         if not len(fills) or not self._held:
@@ -259,11 +286,18 @@ class Alive:
 
     def state(self) -> State:
         return {
-            "expiring": Chunk.concat(self.expiring.chunks(), self.schema).state(),
-            "waiting": Chunk.concat(self.waiting.chunks(), self.schema).state(),
+            "expiring": [chunk.state() for chunk in Chunk.packed(self.expiring.chunks(), self.schema)],
+            "waiting": [chunk.state() for chunk in Chunk.packed(self.waiting.chunks(), self.schema)],
         }
 
     def load(self, state: State) -> None:
         self.expiring, self.waiting = Expiring(self.schema), Waiting(self.schema)
-        self.expiring.add(Chunk.load(state["expiring"]))
-        self.waiting.add(Chunk.load(state["waiting"]))
+        for saved in chunk_states(state["expiring"]):
+            self.expiring.add(Chunk.load(saved))
+        for saved in chunk_states(state["waiting"]):
+            self.waiting.add(Chunk.load(saved))
+
+
+def chunk_states(saved: State | list[State]) -> list[State]:
+    """Saved chunks; formerly always one."""
+    return saved if isinstance(saved, list) else [saved]

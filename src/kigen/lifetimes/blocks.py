@@ -40,6 +40,16 @@ def empty_columns(schema: Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], type=f.type) for f in arrow], schema=arrow)
 
 
+@lru_cache(maxsize=64)
+def _nulls(kind: pa.DataType, rows: int) -> pa.Array:
+    return pa.nulls(rows, kind)
+
+
+def absent(kind: pa.DataType, rows: int) -> pa.Array:
+    """A column that nobody looks at: NULLs, shared between blocks."""
+    return _nulls(kind, 1 << max(10, (rows - 1).bit_length())).slice(0, rows)
+
+
 def take_columns(columns: pa.RecordBatch, index: Ints) -> pa.RecordBatch:
     return columns.take(pa.array(index)) if columns.num_columns else columns
 
@@ -124,6 +134,10 @@ class Block:
         if bool(mask.all()):
             return self
         return Block(filter_columns(self.columns, mask), self.start[mask], self.end[mask], self.holder[mask], self.fills)
+
+    def without_ghosts(self) -> Block:
+        """Without the tuples that are never visible."""
+        return self.filter(self.start < self.end)
 
     def take(self, index: Ints) -> Block:
         return Block(take_columns(self.columns, index), self.start[index], self.end[index], self.holder[index], self.fills)

@@ -11,7 +11,7 @@ import numpy as np
 
 from kigen.lifetimes.alive import Chunk
 from kigen.lifetimes.blocks import FOREVER, NO_HOLDER, Block, Fills, Ints
-from kigen.lifetimes.expressions import row_keys
+from kigen.lifetimes.row_keys import row_keys
 
 
 def ordered(block: Block) -> Block:

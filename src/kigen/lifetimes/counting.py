@@ -16,9 +16,9 @@ from kigen.lifetimes.accumulators import grown
 from kigen.lifetimes.alive import State, expand
 from kigen.lifetimes.blocks import FOREVER, Block, Ints, Mask, Signed, no_ints
 from kigen.lifetimes.events import Events, Lifecycle
-from kigen.lifetimes.expressions import mix
 from kigen.lifetimes.keys import Groups
 from kigen.lifetimes.operator import Closed, Message, Opened, Operator, as_block, as_signed
+from kigen.lifetimes.row_keys import mix
 from kigen.lifetimes.sweep import Runs, changes, group_runs
 from kigen.plan.nodes import Distinct, Except, Intersect, Node
 
@@ -51,10 +51,10 @@ class _Units:
 
 
 class CountingOperator(Operator):
-    def __init__(self, node: Node, number: int, signed: bool) -> None:
+    def __init__(self, node: Node, number: int, signed: bool, secret: int = 0) -> None:
         self.node, self._number, self._signed = node, number, signed
         self._copies = copies_of(node)
-        self._groups = Groups(node.schema)
+        self._groups = Groups(node.schema, secret)
         self._inputs = [Lifecycle(child.schema, self._groups.assign, signed, ()) for child in node.children]
         self._counts: Ints = no_ints()  # alive on the left and, above, on the right; by slot
         self._born: Ints = no_ints()  # copies opened and closed since the row appeared, by slot
@@ -108,6 +108,10 @@ class CountingOperator(Operator):
     @property
     def held(self) -> int:
         return sum(lifecycle.held for lifecycle in self._inputs) + len(self._groups)
+
+    @property
+    def kept_of_inputs(self) -> tuple[Lifecycle, ...]:
+        return tuple(self._inputs)
 
     def state(self) -> State:
         return {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from kigen.lifetimes.alive import Alive, Chunk, State
+from kigen.lifetimes.alive import Alive, Chunk, State, chunk_states
 from kigen.lifetimes.blocks import FOREVER, Block, Ints, Signed, concat_columns
 from kigen.lifetimes.operator import Message
 from kigen.plan.types import Schema
@@ -47,7 +47,7 @@ class Lifecycle:
     `living` forces the direct bookkeeping also for negative tuples (MIN, MAX, RSTREAM need the living)."""
 
     def __init__(self, schema: Schema, assign: Assign, signed: bool, keep: Sequence[int], living: bool = False) -> None:
-        self._signed, self._assign = signed, assign
+        self._signed, self._assign, self._living = signed, assign, living
         self._keep = list(keep)
         kept = tuple(schema[k] for k in keep)
         self._whole = len(kept) == len(schema)
@@ -69,7 +69,8 @@ class Lifecycle:
         block: Block = message.as_block() if self._signed else message
         slots = self._assign(block.columns, len(block))
         columns = self._kept(block.columns)
-        dead = self.dead = self.alive.absorb(Chunk(columns, block.start, block.end, block.holder, slots), block.fills, now)
+        chunk = Chunk(columns, block.start, block.end, block.holder, slots)
+        dead = self.dead = self.alive.absorb(chunk if self._living else chunk.mortal(), block.fills, now)
         born = Events(columns, slots, block.start, np.ones(len(block), dtype=np.int64))
         assert dead.key is not None
         return Events.concat([born, Events(dead.columns, dead.key, dead.end, np.full(len(dead), -1, dtype=np.int64))])
@@ -85,6 +86,10 @@ class Lifecycle:
     def state(self) -> State:
         return {} if self.alive is None else self.alive.state()
 
-    def load(self, state: State) -> None:
+    def load(self, state: State, keys: Assign | None = None) -> None:
+        """With `keys`, what was found out about each tuple is found out anew."""
         if self.alive is not None:
+            for chunk in [c for saved in state.values() for c in chunk_states(saved)] if keys is not None else ():
+                assert keys is not None
+                chunk["key"] = keys(chunk["columns"], len(chunk["start"]))
             self.alive.load(state)

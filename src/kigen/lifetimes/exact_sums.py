@@ -74,23 +74,46 @@ def normalised(limbs: Limbs) -> Limbs:
 
 
 def to_doubles(limbs: Limbs, size: int) -> Doubles:
-    """The sums as doubles: limbs from the top, each exact, added to the nearest double."""
+    """The sums as doubles, each the nearest to the exact sum (ties to even)."""
     if limbs.keys() == {0}:
         return limbs[0].astype(np.float64)
-    total = np.zeros(size, dtype=np.float64)
     exact = normalised(limbs)
-    negative = None
-    if exact:
-        top = max(exact)
-        negative = exact[top] < 0
-        if bool(negative.any()):  # work on magnitudes, so that leading limbs do not cancel
-            flipped = normalised({b: np.where(negative, -v, v) for b, v in exact.items()})
-            exact = flipped
-    for b in sorted(exact):
-        total = total + np.ldexp(exact[b].astype(np.float64), 32 * b)
-    if negative is not None:
-        total = np.where(negative, -total, total)
-    return _with_specials(total, limbs)
+    if not exact:
+        return _with_specials(np.zeros(size, dtype=np.float64), limbs)
+    negative = exact[max(exact)] < 0
+    if bool(negative.any()):  # work on magnitudes
+        exact = normalised({b: np.where(negative, -v, v) for b, v in exact.items()})
+    total = _nearest(exact, size)
+    return _with_specials(np.where(negative, -total, total), limbs)
+
+
+def _nearest(exact: Limbs, size: int) -> Doubles:
+    """Of sums that are not negative: their first 64 bits, and whether any bit follows, decide how the first 53 are rounded."""
+    top = np.full(size, min(exact), dtype=np.int64)  # the highest limb that is not 0
+    first, second, third = (np.zeros(size, dtype=np.uint64) for _ in range(3))
+    more = np.zeros(size, dtype=np.bool_)
+    found = np.zeros(size, dtype=np.bool_)
+    for b in sorted(exact, reverse=True):
+        limb = exact[b].view(np.uint64)
+        some = limb != 0
+        here = some & ~found
+        top[here] = b
+        found |= some
+        depth = top - b
+        first = np.where(here, limb, first)
+        second = np.where(found & (depth == 1), limb, second)
+        third = np.where(found & (depth == 2), limb, third)
+        more |= some & (depth > 2)
+    high = (first << np.uint64(32)) | second
+    shift = (63 - (np.frexp(first.astype(np.float64))[1] + 31)).astype(np.uint64)  # leading zeros; the first limb has up to 32 bits
+    shift[~found] = 0
+    bits = (high << shift) | (third >> (np.uint64(32) - shift))
+    more |= (third & ((np.uint64(1) << (np.uint64(32) - shift)) - np.uint64(1))) != 0
+    kept, rest = bits >> np.uint64(11), bits & np.uint64(0x7FF)
+    up = (rest > 0x400) | ((rest == 0x400) & (more | ((kept & np.uint64(1)) != 0)))
+    exponent = 32 * (top - 1) - shift.astype(np.int64) + 11
+    with np.errstate(over="ignore"):
+        return np.asarray(np.ldexp((kept + up).astype(np.float64), exponent))
 
 
 def _with_specials(total: Doubles, limbs: Limbs) -> Doubles:

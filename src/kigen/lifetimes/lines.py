@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from kigen.lifetimes.alive import Chunk, State, Waiting, chunk_of
+from kigen.lifetimes.alive import Chunk, State, Waiting, chunk_of, chunk_states
 from kigen.lifetimes.blocks import FOREVER, NO_HOLDER, Block, Fills, StreamBlock
 from kigen.lifetimes.operator import Message
 from kigen.plan.nodes import Query
@@ -51,11 +51,13 @@ class Lines:
         return len(self._waiting)
 
     def state(self) -> State:
-        return {"waiting": Chunk.concat(self._waiting.chunks(), self._schema).state(), "finished": self.finished}
+        waiting = [chunk.state() for chunk in Chunk.packed(self._waiting.chunks(), self._schema)]
+        return {"waiting": waiting, "finished": self.finished}
 
     def load(self, state: State) -> None:
         self._waiting = Waiting(self._schema)
-        self._waiting.add(Chunk.load(state["waiting"]))
+        for saved in chunk_states(state["waiting"]):
+            self._waiting.add(Chunk.load(saved))
         self.finished = state["finished"]
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
-from kigen.plan.nodes import Expr, Filter, Join, Node, Project, Query, UnionAll
+from kigen.plan.columns import columns_of
+from kigen.plan.nodes import Aggregate, Expr, Filter, Join, Node, Project, Query, UnionAll
+from kigen.plan.shared_join import JoinShare
 
 Needed = dict[Node, set[int]]
 
@@ -25,16 +26,26 @@ def _of_children(node: Node, mine: set[int]) -> list[set[int]]:
     if isinstance(node, Filter):
         return [mine | _named(node.predicate)]
     if isinstance(node, Project):
-        return [set().union(*(_named(e) for e in node.exprs))]
-    if isinstance(node, UnionAll):
-        return [set(mine) for _ in node.inputs]
+        return [set().union(*(_named(node.exprs[i]) for i in mine))]
+    if isinstance(node, UnionAll | JoinShare):
+        return [set(mine) for _ in node.children]
+    if isinstance(node, Aggregate):
+        arguments = {agg.arg for agg in node.aggs if agg.arg is not None}
+        return [set(node.keys) | arguments, *(set() for _ in node.presence)]
     if isinstance(node, Join):
         width = len(node.left.schema)
-        both = mine | (_named(node.residual) if node.residual else set())
+        both = mine | joined_columns(node)
         left = {c for c in both if c < width} | set(node.left_keys)
         return [left, {c - width for c in both if c >= width} | set(node.right_keys)]
     return [set(range(len(child.schema))) for child in node.children]
 
 
+def joined_columns(node: Join) -> set[int]:
+    """What a join looks at in a pair: the columns of its residual and of its comparisons."""
+    width = len(node.left.schema)
+    compared = {c.left for c in node.comparisons} | {width + c.right for c in node.comparisons}
+    return compared | (_named(node.residual) if node.residual else set())
+
+
 def _named(expr: Expr) -> set[int]:
-    return {int(c) for c in re.findall(r"\bc(\d+)\b", expr.sql)}
+    return set(columns_of(expr.sql))

@@ -33,6 +33,15 @@ class Arrivals:
         """The number of the tuple that comes next."""
         return self.first + len(self.at)
 
+    def before(self, time: int) -> Arrivals:
+        """Those that came before `time`."""
+        return Arrivals(self.first, self.at[: int(np.searchsorted(self.at, time))])
+
+    def since(self, time: int) -> Arrivals:
+        """The others."""
+        gone = int(np.searchsorted(self.at, time))
+        return Arrivals(self.first + gone, self.at[gone:])
+
     def until(self, time: Ints) -> Ints:
         """How many tuples of the stream had come by these times, all of this step."""
         return self.first + np.searchsorted(self.at, time, side="right")

@@ -7,6 +7,7 @@ messages.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,10 @@ class Operator:
     def step(self, inputs: list[Message], now: int) -> Message:
         raise TypeError(type(self).__name__)
 
+    def pieces(self, inputs: list[Message], now: int) -> Iterator[tuple[int, Message]]:
+        """The step in stretches of time, each until an instant, the last until `now`; what is above runs a step for each of them."""
+        yield now, self.step(inputs, now)
+
     @property
     def next_event(self) -> int:
         """The earliest instant at which this operator will act though nothing arrives."""
@@ -35,11 +40,18 @@ class Operator:
         """Tuples in state."""
         return 0
 
+    @property
+    def kept_of_inputs(self) -> tuple[Any, ...]:
+        """What is kept of each input, in the order of the children, for accounting: each has `held` or a length, in tuples."""
+        return ()
+
     def state(self) -> State:
         return {}
 
     def load(self, state: State) -> None:
         pass
+
+    hands_on_ends = False  # whether the deaths of its tuples follow from those of its inputs
 
     def known_ends(self, inputs: list[Fills]) -> Fills:
         """Negative-tuple method, when a query ends: ids of tuples alive whose deaths are settled already, though still ahead."""

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
+from kigen.lifetimes.accounting import Holding, Ledger, holdings, lines_holding, served_by
 from kigen.lifetimes.aggregate import AggregateOperator
 from kigen.lifetimes.alive import State
-from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, Block, Fills, StreamBlock
+from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, Block, Fills
 from kigen.lifetimes.canonical import ordered
 from kigen.lifetimes.codec import decode, encode
 from kigen.lifetimes.counting import CountingOperator
@@ -25,17 +27,20 @@ from kigen.lifetimes.lines import Lines
 from kigen.lifetimes.needed import needed_columns
 from kigen.lifetimes.negatives import Negatives
 from kigen.lifetimes.operator import Message, Operator
+from kigen.lifetimes.pairing import JoinScope
 from kigen.lifetimes.received import ReceivedIntake
 from kigen.lifetimes.select import FilterOperator, ProjectOperator, UnionOperator
 from kigen.lifetimes.sent import END_OF_TIME, SentRows
 from kigen.lifetimes.shared_join import SharedJoinOperator
 from kigen.lifetimes.streams import ToStreamOperator
+from kigen.lifetimes.time_cuts import cut
 from kigen.lifetimes.windows import WindowOperator, make_window
 from kigen.plan.nodes import Aggregate, App, Filter, Join, Node, Project, Query, Received, Scan, ToStream, UnionAll, Window
 from kigen.plan.shared_join import JoinShare, SharedJoin
 from kigen.plan.tasks import Task
 
 Give = Callable[[str, pa.Table], None]  # a query's lines
+Watch = Callable[[Node, int], None]  # the operator that runs next, and the time it goes to
 DT, NT = "dt", "nt"
 RUN_OUT_STEPS = 2_000
 STEP_TUPLES = 1 << 17  # of a stream in one advance: larger arrays cost more a tuple, in page faults and cache misses
@@ -55,7 +60,7 @@ class TaskRuntime:
     def __init__(self, task: Task, app: App, mode: str = DT) -> None:
         if mode not in (DT, NT):
             raise ValueError(f"lifetime method {mode!r}; write 'dt' or 'nt'")
-        self.task, self._signed, self._replicated = task, mode == NT, app.replicated
+        self.task, self._signed, self._replicated, self._secret = task, mode == NT, app.replicated, app.secret
         self._nodes = list(dict.fromkeys(n for query in task.queries for n in query.root.walk()))
         relations = {n.stream for n in self._nodes if isinstance(n, Received)}
         self._intakes = {s: ReceivedIntake(app.stream(s)) if s in relations else Intake(app.stream(s)) for s in task.streams}
@@ -64,35 +69,49 @@ class TaskRuntime:
         self._place = {node: i for i, node in enumerate(self._nodes)}
         self._children = [[self._place[child] for child in node.children] for node in self._nodes]
         self._roots = {q.name: self._place[q.root] for q in task.queries}
+        self._order = _order(self._nodes)
+        self._last_turn = self._last_turns()
         self._needed = needed_columns(self._nodes, task.queries)
         self._operators = [self._make(node, task.first_number + i + 1) for i, node in enumerate(self._nodes)]
         self._lines = {q.name: SentRows(q) if q.sent else Lines(q, self._signed) for q in task.queries}
         self._streams = {q.name: q.streams for q in task.queries}
         self._now = BEFORE_TIME
+        self.watch: Watch | None = None  # called between operators: must be cheap, may raise to end the step
 
     def _make(self, node: Node, number: int) -> Any:
         if isinstance(node, Scan):
             return self._intakes[node.stream]
         if isinstance(node, Window):
-            window = make_window(node, number)
+            window = make_window(node, number, self._secret)
             return Negatives(window, number) if self._signed else window
         if isinstance(node, Filter):
             return FilterOperator(node)
         if isinstance(node, Project):
-            return ProjectOperator(node)
+            return ProjectOperator(node, self._needed[node])
         if isinstance(node, UnionAll):
             return UnionOperator(node, number, self._signed)
         if isinstance(node, Join):
-            return NegativeJoin(node, number) if self._signed else DirectJoin(node, number, self._replicated)
+            scope = JoinScope(self._needed[node], self._secret)
+            return NegativeJoin(node, number, scope) if self._signed else DirectJoin(node, number, scope, self._replicated)
         if isinstance(node, SharedJoin):
-            return SharedJoinOperator(node, number)
+            return SharedJoinOperator(node, number, JoinScope(self._needed[node], self._secret))
         if isinstance(node, JoinShare):
             return JoinShareOperator(node, number, self._signed)
         if isinstance(node, Aggregate):
-            return AggregateOperator(node, number, self._signed, self._needed[node])
+            return AggregateOperator(node, number, self._signed, self._needed[node], self._secret)
         if isinstance(node, ToStream):
-            return ToStreamOperator(node, self._signed)
-        return CountingOperator(node, number, self._signed)
+            return ToStreamOperator(node, self._signed, self._secret)
+        return CountingOperator(node, number, self._signed, self._secret)
+
+    def _last_turns(self) -> list[int]:
+        """When each operator's message is looked at for the last time; results are written at the very end."""
+        turns = [0] * len(self._nodes)
+        for turn, place in enumerate(self._order):
+            for child in self._children[place]:
+                turns[child] = turn
+        for root in self._roots.values():
+            turns[root] = len(self._order)
+        return turns
 
     # --- steps ---------------------------------------------------------------------------------------------------
 
@@ -173,23 +192,41 @@ class TaskRuntime:
         return not any(isinstance(n, ToStream) and n.every_us is not None for n in query.root.walk())
 
     def _advance(self, now: int, give: Give, marked: bool = True) -> None:
-        messages: list[Message] = []
-        for children, operator in zip(self._children, self._operators, strict=True):
-            if isinstance(operator, Intake):
-                messages.append(operator.release(now))
-            else:
-                inputs = [messages[child] for child in children]
-                if isinstance(operator, (WindowOperator, Negatives)):
-                    stream = inputs[0]
-                    assert isinstance(stream, StreamBlock)
-                    messages.append(operator.step(stream, now))
-                else:
-                    given = operator.step(inputs, now)
-                    messages.append(ordered(given) if self._replicated and isinstance(given, Block) else given)
+        self._run(0, {}, now, lambda messages, until: self._write(messages, until if marked else None, give))
         self._now = now
+
+    def _run(self, first: int, messages: dict[int, Message], now: int, write: Callable[[dict[int, Message], int], None]) -> None:
+        """The operators from the first on, in order. Where one gives its step in stretches of time, those behind it run a step for each."""
+        for turn in range(first, len(self._order)):
+            place = self._order[turn]
+            operator = self._operators[place]
+            if self.watch is not None:
+                self.watch(self._nodes[place], now)
+            if isinstance(operator, Intake):
+                messages[place] = operator.release(now)
+                continue
+            inputs = [messages[child] for child in self._children[place]]
+            if isinstance(operator, (WindowOperator, Negatives)):
+                messages[place] = operator.step(inputs[0], now)
+                continue
+            for until, given in operator.pieces(inputs, now):
+                news = ordered(given) if self._replicated and isinstance(given, Block) else given
+                if until == now:
+                    messages[place] = news
+                    break
+                before, messages = self._cut(messages, turn, until)
+                self._run(turn + 1, before | {place: news}, until, write)
+        write(messages, now)
+
+    def _cut(self, messages: dict[int, Message], turn: int, until: int) -> tuple[dict[int, Message], dict[int, Message]]:
+        """What those behind this turn still look at, before and from `until`."""
+        parts = {place: cut(message, [until]) for place, message in messages.items() if self._last_turn[place] > turn}
+        return {place: before for place, (before, _) in parts.items()}, {place: after for place, (_, after) in parts.items()}
+
+    def _write(self, messages: dict[int, Message], now: int | None, give: Give) -> None:
         for query in self.task.queries:
             lines = self._lines[query.name]
-            table = None if lines.finished else lines.step(messages[self._roots[query.name]], now if marked else None)
+            table = None if lines.finished else lines.step(messages[self._roots[query.name]], now)
             if table is not None:
                 give(query.name, table)
 
@@ -202,14 +239,14 @@ class TaskRuntime:
         """Deaths ahead that are settled, for the rows of a query that ends (the direct method wrote them with the rows)."""
         if not self._signed or query.root.is_stream:
             return Fills.none()
-        known: dict[Node, Fills] = {}
-        for node in query.root.walk():
-            operator = self._operators[self._place[node]]
-            if isinstance(operator, Negatives):
-                known[node] = operator.known_ends()
-            elif isinstance(operator, Operator):
-                known[node] = operator.known_ends([known.get(child, Fills.none()) for child in node.children])
-        return known.get(query.root, Fills.none())
+        return self._known_ends_of(query.root)
+
+    def _known_ends_of(self, node: Node) -> Fills:
+        operator = self._operators[self._place[node]]
+        if isinstance(operator, Negatives):
+            return operator.known_ends()
+        assert isinstance(operator, Operator)
+        return operator.known_ends([self._known_ends_of(child) for child in node.children] if operator.hands_on_ends else [])
 
     # --- state ---------------------------------------------------------------------------------------------------
 
@@ -222,6 +259,21 @@ class TaskRuntime:
     def tuples_held(self) -> int:
         held: int = sum(op.held for op in self._operators)
         return held + sum(lines.held for lines in self._lines.values())
+
+    @property
+    def waiting(self) -> int:
+        """Tuples taken in that time has not come to yet."""
+        return sum(intake.held for intake in self._intakes.values())
+
+    def memory(self, ledger: Ledger | None = None) -> list[Holding]:
+        """What each operator holds, by its own accounting."""
+        ledger = ledger or Ledger()
+        lines = [lines_holding(name, lines, ledger) for name, lines in self._lines.items() if lines.held]
+        return lines + holdings(self._nodes, self._operators, self._serves, ledger)
+
+    @cached_property
+    def _serves(self) -> list[tuple[str, ...]]:
+        return served_by(self._nodes, self.task.queries)
 
     def snapshot(self) -> bytes:
         return encode(self.state())
@@ -239,3 +291,13 @@ class TaskRuntime:
             operator.load(saved)
         for name, saved in tree["lines"].items():
             self._lines[name].load(saved)
+
+
+def _order(nodes: list[Node]) -> list[int]:
+    """The order in which operators run: children first, and the shares of a join right behind it, since its message cannot be cut."""
+    shares: dict[Node, list[int]] = {}
+    for place, node in enumerate(nodes):
+        if isinstance(node, JoinShare):
+            shares.setdefault(node.child, []).append(place)
+    own = [[place, *shares.get(node, [])] for place, node in enumerate(nodes) if not isinstance(node, JoinShare)]
+    return [place for places in own for place in places]

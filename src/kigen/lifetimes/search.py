@@ -30,3 +30,15 @@ def places(haystack: Ints, needles: Ints, without_gaps: bool) -> tuple[Ints, Int
         return needles - haystack[0], np.ones(len(needles), dtype=np.int64)
     begin = np.searchsorted(haystack, needles, side="left")
     return begin, np.searchsorted(haystack, needles, side="right") - begin
+
+
+def first_from(values: Ints, begin: Ints, stop: Ints, bound: Ints) -> Ints:
+    """Of each ordered run values[begin:stop], where the first value of at least `bound` lies; `stop` if there is none."""
+    last = len(values) - 1
+    while True:
+        some = begin < stop
+        if not bool(some.any()):
+            return begin
+        middle = (begin + stop) >> 1
+        less = some & (values[np.minimum(middle, last)] < bound)
+        begin, stop = np.where(less, middle + 1, begin), np.where(some & ~less, middle, stop)

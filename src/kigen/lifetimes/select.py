@@ -8,14 +8,17 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from kigen.lifetimes.blocks import Block, Fills, Signed
-from kigen.lifetimes.expressions import evaluate, is_true, mix
+from kigen.lifetimes.blocks import Block, Fills, Signed, absent
+from kigen.lifetimes.expressions import evaluate, is_true
 from kigen.lifetimes.operator import Message, Operator
+from kigen.lifetimes.row_keys import mix
 from kigen.plan.nodes import Filter, Project, UnionAll
 from kigen.plan.types import arrow_schema
 
 
 class FilterOperator(Operator):
+    hands_on_ends = True
+
     def __init__(self, node: Filter) -> None:
         self.node = node
 
@@ -30,13 +33,20 @@ class FilterOperator(Operator):
 
 
 class ProjectOperator(Operator):
-    def __init__(self, node: Project) -> None:
+    """Expressions that nobody above looks at are not evaluated."""
+
+    hands_on_ends = True
+
+    def __init__(self, node: Project, needed: set[int] | None = None) -> None:
         self.node = node
         self._schema = arrow_schema(node.schema)
+        self._needed = [i for i in range(len(node.exprs)) if needed is None or i in needed]
 
     def step(self, inputs: list[Message], now: int) -> Message:
         (message,) = inputs
-        arrays = evaluate(message.columns, len(message), self.node.exprs)
+        found = evaluate(message.columns, len(message), [self.node.exprs[i] for i in self._needed])
+        made = dict(zip(self._needed, found, strict=True))
+        arrays = [made[i] if i in made else absent(field.type, len(message)) for i, field in enumerate(self._schema)]
         return message.with_columns(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
 
     def known_ends(self, inputs: list[Fills]) -> Fills:
@@ -45,6 +55,8 @@ class ProjectOperator(Operator):
 
 class UnionOperator(Operator):
     """Holders may meet twice (a relation united with itself); ids of negative tuples may not, so each branch salts them."""
+
+    hands_on_ends = True
 
     def __init__(self, node: UnionAll, number: int, signed: bool) -> None:
         self.node, self._number, self._signed = node, number, signed

@@ -8,6 +8,7 @@ a pair; shares (kigen.lifetimes.join_shares) only work out the deaths.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,7 @@ from kigen.lifetimes.blocks import (
 from kigen.lifetimes.join import JoinBase
 from kigen.lifetimes.open_pairs import Arrivals, OpenPairs, Pushed, Sides, numbered
 from kigen.lifetimes.operator import Message, Operator
+from kigen.lifetimes.pairing import JoinScope
 from kigen.lifetimes.select import FilterOperator, ProjectOperator
 from kigen.lifetimes.sides import Matches
 from kigen.lifetimes.windows import make_window
@@ -87,8 +89,8 @@ def _cut(both: Sides, part: slice | np.ndarray[tuple[int], np.dtype[np.generic]]
 
 
 class SharedJoinOperator(JoinBase):
-    def __init__(self, node: SharedJoin, number: int) -> None:
-        super().__init__(node.join, number)
+    def __init__(self, node: SharedJoin, number: int, scope: JoinScope | None = None) -> None:
+        super().__init__(node.join, number, scope)
         self.shared = node
         self._chain = node.is_chain
         self._inputs = (JoinInput(node.join.left), JoinInput(node.join.right))
@@ -98,24 +100,25 @@ class SharedJoinOperator(JoinBase):
         self._next = 0  # number of a pair
         self._nothing = _Found(empty_columns(node.schema), no_ints(), (no_ints(), no_ints()))
 
-    def step(self, inputs: list[Message], now: int) -> Message:
+    def pieces(self, inputs: list[Message], now: int) -> Iterator[tuple[int, Message]]:
         arrivals = self._inputs[0].arrivals(inputs[0]), self._inputs[1].arrivals(inputs[1])
         left, right = (mine.step(stream, now) for mine, stream in zip(self._inputs, inputs, strict=True))
-        found = [self._found(matches) for matches in self._born(left, right)]
-        for side in self._sides:
-            side.expire(now)
-        return self._laid_out(_together(found) if found else self._nothing, arrivals)
+        for until, matches in self._stretches(left, right, now):
+            found = [self._found(m) for m in matches]
+            self._expire(until)
+            parts = arrivals[0].before(until), arrivals[1].before(until)
+            arrivals = arrivals[0].since(until), arrivals[1].since(until)
+            yield until, self._laid_out(_together(found) if found else self._nothing, parts)
 
     def _found(self, matches: Matches) -> _Found:
         left, right = matches.left, matches.right
-        columns = self._columns(left.columns, right.columns)
-        keep = matches.overlap()
-        passes = self._passes(columns, len(keep))
-        if passes is not None:
-            keep &= passes
         start = np.maximum(left.start, right.start)
+        columns = self._columns(left.columns, right.columns, len(start))
         marks = self._mark(left), self._mark(right)
-        return _Found(columns, start, marks) if bool(keep.all()) else _Found(filter_columns(columns, keep), start[keep], _cut(marks, keep))
+        keep = self._passes(columns, len(start))
+        if keep is None or bool(keep.all()):
+            return _Found(columns, start, marks)
+        return _Found(filter_columns(columns, keep), start[keep], _cut(marks, keep))
 
     def _mark(self, chunk: Chunk) -> Ints:
         return chunk.start if self._by_time else chunk.holder

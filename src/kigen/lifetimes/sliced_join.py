@@ -27,8 +27,9 @@ from kigen.lifetimes.blocks import (
     no_ints,
     take_columns,
 )
-from kigen.lifetimes.join import Pairing
 from kigen.lifetimes.open_pairs import Arrivals, Pushed, Sides, numbered
+from kigen.lifetimes.pairing import JoinScope, Pairing
+from kigen.lifetimes.row_keys import row_keys
 from kigen.lifetimes.shared_join import JoinInput, Pairs, first_windows
 from kigen.lifetimes.timed_side import TimedSide, Tuples
 from kigen.plan.shared_join import SharedJoin, reach
@@ -83,8 +84,8 @@ class _Found:
 
 
 class SlicedJoin(Pairing):
-    def __init__(self, node: SharedJoin) -> None:
-        super().__init__(node.join)
+    def __init__(self, node: SharedJoin, scope: JoinScope | None = None) -> None:
+        super().__init__(node.join, scope)
         self._inputs = (JoinInput(node.join.left), JoinInput(node.join.right))
         self._sides = (TimedSide(node.join.left.schema), TimedSide(node.join.right.schema))
         self._sizes = np.array([left for left, _ in node.windows]), np.array([right for _, right in node.windows])
@@ -98,8 +99,8 @@ class SlicedJoin(Pairing):
     def take_in(self, left: StreamBlock, right: StreamBlock, now: int) -> None:
         """What came of both streams up to `now`."""
         for number, stream in enumerate((left, right)):
-            chunk, keys = self._keyed(self._inputs[number].step(stream, now), number)
-            self._sides[number].add(Tuples(chunk.columns, chunk.start, keys))
+            new = self._keyed(self._inputs[number].step(stream, now), number)
+            self._sides[number].add(Tuples(new.chunk.columns, new.chunk.start, new.keys))
 
     def milestones(self, since: int, until: int, size: int) -> list[int]:
         return sorted({at for side in self._sides for at in side.milestones(since, until, size)})
@@ -130,7 +131,7 @@ class SlicedJoin(Pairing):
     def _found(self, parts: list[tuple[Tuples, Tuples]]) -> _Found:
         found = []
         for left, right in parts:
-            columns = self._columns(left.columns, right.columns)
+            columns = self._columns(left.columns, right.columns, len(left))
             start, marks = np.maximum(left.birth, right.birth), (left.birth, right.birth)
             passes = self._passes(columns, len(start))
             if passes is not None and not bool(passes.all()):
@@ -173,6 +174,10 @@ class SlicedJoin(Pairing):
     def held(self) -> int:
         return sum(map(len, self._sides)) + sum(map(len, self._waiting))
 
+    @property
+    def kept_of_inputs(self) -> tuple[TimedSide, ...]:
+        return self._sides
+
     def state(self) -> State:
         waiting = _together([self._none, *(part.between(self._passed, 2**62) for part in self._waiting)])
         pairs = {"columns": waiting.columns, "start": waiting.start, "marks": list(waiting.marks), "number": waiting.number}
@@ -181,7 +186,9 @@ class SlicedJoin(Pairing):
 
     def load(self, state: State) -> None:
         self._next, self._passed, pairs = state["next"], state["passed"], state["waiting"]
-        for side, saved in zip(self._sides, state["sides"], strict=True):
+        for keys, side, saved in zip(self._keys, self._sides, state["sides"], strict=True):
+            if self._confirmed:  # keys may have been made with another secret
+                saved["key"] = row_keys(saved["columns"], len(saved["birth"]), keys, self._secret)
             side.load(saved, self._passed)
         self._waiting = []
         left, right = pairs["marks"]

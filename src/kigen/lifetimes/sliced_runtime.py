@@ -11,17 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 
 from kigen.lifetimes import runtime
+from kigen.lifetimes.accounting import Holding, Ledger, holdings, served_by
 from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, StreamBlock
 from kigen.lifetimes.codec import decode, encode
 from kigen.lifetimes.intake import Intake, StreamInput
 from kigen.lifetimes.operator import Message, Operator
-from kigen.lifetimes.runtime import DT, Give, StepResult, TaskRuntime
+from kigen.lifetimes.pairing import JoinScope
+from kigen.lifetimes.runtime import DT, Give, StepResult, TaskRuntime, Watch
 from kigen.lifetimes.shared_join import Pairs
 from kigen.lifetimes.sliced_join import SlicedJoin, Spans
 from kigen.plan.nodes import App, Node, Scan
@@ -43,9 +46,10 @@ class SlicedRuntime:
     def __init__(self, task: Task, app: App, mode: str = DT) -> None:
         self.task = task
         (shared,) = {node.child for query in task.queries for node in query.root.walk() if isinstance(node, JoinShare)}
+        self._shared = shared
         self._streams = [_stream(child) for child in shared.children]
         self._intakes = {name: Intake(app.stream(name)) for name in task.streams}
-        self._join = SlicedJoin(shared)
+        self._join = SlicedJoin(shared, JoinScope(None, app.secret))
         self._branches = [_branch(task, app, mode, span) for span in shared.reaches]
         self._clocks = [BEFORE_TIME] * len(self._branches)
         self._absent: list[dict[str, Spans]] = [{} for _ in self._branches]
@@ -141,6 +145,34 @@ class SlicedRuntime:
     def tuples_held(self) -> int:
         held = sum(intake.held for intake in self._intakes.values())
         return held + self._join.held + sum(branch.tuples_held for branch in self._branches)
+
+    @property
+    def waiting(self) -> int:
+        """Tuples taken in that the first slice has not come to yet."""
+        return sum(intake.held for intake in self._intakes.values())
+
+    @property
+    def watch(self) -> Watch | None:
+        return self._branches[0].watch
+
+    @watch.setter
+    def watch(self, watch: Watch | None) -> None:
+        for branch in self._branches:
+            branch.watch = watch
+
+    def memory(self) -> list[Holding]:
+        """What each operator holds, by its own accounting."""
+        ledger = Ledger()
+        found = [held for branch in reversed(self._branches) for held in branch.memory(ledger)]
+        nodes, serves = self._accounted
+        return found + holdings(nodes, [self._join, *self._intakes.values()], serves, ledger)
+
+    @cached_property
+    def _accounted(self) -> tuple[list[Node], list[tuple[str, ...]]]:
+        """The nodes of the join and of the streams, and the queries of each."""
+        scans = {node.stream: node for query in self.task.queries for node in query.root.walk() if isinstance(node, Scan)}
+        nodes = [self._shared, *(scans[stream] for stream in self._intakes)]
+        return nodes, served_by(nodes, self.task.queries)
 
     def snapshot(self) -> bytes:
         return encode(

@@ -1,8 +1,9 @@
 """A map from 64-bit row keys to small, stable slot numbers: open addressing over numpy arrays, whole batches at a time.
 
 A slot stays with its key until it is released; released slots are used again, with a new serial number. The table holds slot numbers
-only, 4 bytes a cell; a cell's key is its slot's (`key_of`). Cost: a few vector passes over the batch, whatever the number of keys held;
-nearly all keys are done in the first. Released keys leave tombstones; the table is rebuilt when they pile up.
+only, 4 bytes a cell; a cell's key is its slot's (`key_of`). Where a key lies depends on a secret, so that crafted keys cannot crowd.
+Cost: a few vector passes over the batch, whatever the number of keys held; nearly all keys are done in the first. Released keys leave
+tombstones; the table is rebuilt when they pile up.
 """
 
 from __future__ import annotations
@@ -17,17 +18,13 @@ Cells = np.ndarray[Any, np.dtype[np.int32]]
 _EMPTY, _TOMBSTONE = -1, -2
 
 
-def _home(keys: Ints, mask: int) -> Ints:
-    mixed = keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    return ((mixed ^ (mixed >> np.uint64(32))) & np.uint64(mask)).astype(np.int64)
-
-
 def _cells(size: int) -> Cells:
     return np.full(size, _EMPTY, dtype=np.int32)
 
 
 class Slots:
-    def __init__(self) -> None:
+    def __init__(self, secret: int = 0) -> None:
+        self._multiplier = np.uint64((secret * 0xD1342543DE82EF95 + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF | 1)
         self._slot = _cells(16)
         self._used = 0  # cells not empty, tombstones included
         self.key_of: Ints = np.zeros(8, dtype=np.int64)  # by slot
@@ -43,12 +40,17 @@ class Slots:
     def __len__(self) -> int:
         return self.capacity - self._free
 
+    def _home(self, keys: Ints, mask: int) -> Ints:
+        """The upper bits of a product with a secret number: whoever does not know it cannot choose keys that meet more than by chance."""
+        product = keys.view(np.uint64) * self._multiplier
+        return (product >> np.uint64(64 - mask.bit_length())).view(np.int64)
+
     def find(self, keys: Ints) -> Ints:
         """The slot of each key, -1 where it has none."""
         mask = len(self._slot) - 1
         found = np.full(len(keys), -1, dtype=np.int64)
         rest = np.arange(len(keys))
-        position = _home(keys, mask)
+        position = self._home(keys, mask)
         while len(rest):
             slot = self._slot[position]
             hit = (slot >= 0) & (self.key_of[slot] == keys[rest])
@@ -66,7 +68,7 @@ class Slots:
         self._grow(len(keys))
         mask = len(self._slot) - 1
         own = self._stack[self._free - len(keys) : self._free][::-1].astype(np.int64)  # offered: one a key
-        position = _home(keys, mask)
+        position = self._home(keys, mask)
         slot, won, on = self._visit(position, keys, own)
         found, fresh = slot.astype(np.int64), [won]
         rest = on
@@ -128,7 +130,7 @@ class Slots:
         """Into empty cells only; of several that want one cell the last writer wins, the others go on to the next."""
         mask = len(self._slot) - 1
         self._used += len(keys)
-        position = _home(keys, mask)
+        position = self._home(keys, mask)
         while len(keys):
             free = self._slot[position] == _EMPTY
             self._slot[position[free]] = slots[free]
@@ -149,7 +151,7 @@ class Slots:
         if not len(slots):
             return
         mask = len(self._slot) - 1
-        rest, position = slots, _home(self.key_of[slots], mask)
+        rest, position = slots, self._home(self.key_of[slots], mask)
         while len(rest):
             here = self._slot[position] == rest
             self._slot[position if bool(here.all()) else position[here]] = _TOMBSTONE

@@ -7,6 +7,8 @@ their columns, NULLs first, so that a ROWS window over the stream does not depen
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,20 +16,22 @@ import pyarrow.compute as pc
 from kigen.lifetimes.alive import Chunk, State, expand
 from kigen.lifetimes.blocks import BEFORE_TIME, Ints, StreamBlock, empty_columns, no_ints, take_columns
 from kigen.lifetimes.events import Events, Lifecycle
-from kigen.lifetimes.expressions import row_keys
 from kigen.lifetimes.operator import Message, Operator
+from kigen.lifetimes.row_keys import equal_rows, row_keys, row_values
 from kigen.lifetimes.sweep import dense, group_runs
 from kigen.plan.nodes import StreamKind, ToStream
 
 
 class ToStreamOperator(Operator):
-    def __init__(self, node: ToStream, signed: bool) -> None:
-        self.node = node
+    def __init__(self, node: ToStream, signed: bool, secret: int = 0) -> None:
+        self.node, self._secret = node, secret
         self._whole = node.kind is StreamKind.RSTREAM
-        everything = range(len(node.schema))
-        self._input = Lifecycle(node.schema, lambda columns, rows: row_keys(columns, rows, everything), signed, everything, self._whole)
+        self._input = Lifecycle(node.schema, self._keys, signed, range(len(node.schema)), self._whole)
         self._sequence = 0
         self._now = BEFORE_TIME
+
+    def _keys(self, columns: pa.RecordBatch, rows: int) -> Ints:
+        return row_keys(columns, rows, range(len(self.node.schema)), self._secret)
 
     def step(self, inputs: list[Message], now: int) -> Message:
         before, self._now = self._now, now
@@ -47,8 +51,21 @@ class ToStreamOperator(Operator):
         """Per row value and instant: one event, the instant, births less deaths."""
         if not len(events):
             return no_ints(), no_ints(), no_ints()
-        runs = group_runs(dense(events.slot), events.time)
+        runs = group_runs(self._dense(events), events.time)
         return runs.sample(), runs.time, runs.total(events.sign)
+
+    def _dense(self, events: Events) -> Ints:
+        """Equal rows get equal small numbers, different rows different ones: keys are confirmed by the columns."""
+        ordinal = dense(events.slot)
+        example = np.empty(int(ordinal.max()) + 1, dtype=np.int64)
+        example[ordinal] = np.arange(len(ordinal))
+        if len(example) < len(ordinal):
+            theirs = take_columns(events.columns, example[ordinal])
+            odd = np.flatnonzero(~equal_rows(events.columns.columns, theirs.columns, len(ordinal)))
+            numbers: dict[tuple[Any, ...], int] = {}
+            for row in odd.tolist():
+                ordinal[row] = numbers.setdefault(row_values(events.columns.slice(row, 1)), len(example) + len(numbers))
+        return ordinal
 
     def _relation(self, events: Events, before: int, now: int) -> tuple[pa.RecordBatch, Ints]:
         assert self._input.alive is not None
@@ -93,9 +110,13 @@ class ToStreamOperator(Operator):
     def held(self) -> int:
         return self._input.held
 
+    @property
+    def kept_of_inputs(self) -> tuple[Lifecycle, ...]:
+        return (self._input,)
+
     def state(self) -> State:
         return {"input": self._input.state(), "sequence": self._sequence, "now": self._now}
 
     def load(self, state: State) -> None:
-        self._input.load(state["input"])
+        self._input.load(state["input"], self._keys)
         self._sequence, self._now = state["sequence"], state["now"]

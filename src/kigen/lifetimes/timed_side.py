@@ -27,7 +27,7 @@ from kigen.lifetimes.blocks import (
     no_ints,
     take_columns,
 )
-from kigen.lifetimes.search import overlap, strictly_ordered
+from kigen.lifetimes.search import first_from, overlap, strictly_ordered
 from kigen.plan.types import Schema
 
 
@@ -91,21 +91,9 @@ class _Piece:
             found = births[rank]
             inside = (found >= after) & (found < upto)
             return probe[inside], rank[inside]
-        begin = _first_from(births, self.begin[rank], self.begin[rank + 1], after)
-        counts = _first_from(births, begin, self.begin[rank + 1], upto) - begin
+        begin = first_from(births, self.begin[rank], self.begin[rank + 1], after)
+        counts = first_from(births, begin, self.begin[rank + 1], upto) - begin
         return np.repeat(probe, counts), expand(begin, counts)
-
-
-def _first_from(values: Ints, begin: Ints, stop: Ints, bound: Ints) -> Ints:
-    """Of each ordered run values[begin:stop], where the first value of at least `bound` lies; `stop` if there is none."""
-    last = len(values) - 1
-    while True:
-        some = begin < stop
-        if not bool(some.any()):
-            return begin
-        middle = (begin + stop) >> 1
-        less = some & (values[np.minimum(middle, last)] < bound)
-        begin, stop = np.where(less, middle + 1, begin), np.where(some & ~less, middle, stop)
 
 
 class TimedSide:

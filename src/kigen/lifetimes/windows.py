@@ -10,7 +10,8 @@ import numpy as np
 
 from kigen.lifetimes.alive import State, chunk_of
 from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, HOLDER_BITS, NO_HOLDER, Block, Fills, Ints, StreamBlock, concat_ints, no_ints
-from kigen.lifetimes.expressions import row_keys
+from kigen.lifetimes.codec import StateFormatError
+from kigen.lifetimes.keys import Groups
 from kigen.plan.nodes import Window, WindowKind
 
 
@@ -39,9 +40,15 @@ class WindowOperator:
         return 0
 
 
+def later(at: Ints, by: int) -> Ints:
+    """So much later; never later than the end of time, and never before the beginning."""
+    room = int(FOREVER) - by
+    return np.where(at > room, FOREVER, np.minimum(at, room) + by)
+
+
 class RangeWindow(WindowOperator):
     def step(self, stream: StreamBlock, now: int) -> Block:
-        end = stream.at + (1 if self.node.kind is WindowKind.NOW else self.node.size)
+        end = later(stream.at, 1 if self.node.kind is WindowKind.NOW else self.node.size)
         return Block(stream.columns, stream.at, end, stream.sequence + self._base, Fills.none())
 
 
@@ -65,7 +72,9 @@ class SlidingWindow(WindowOperator):
         slide = self.node.slide_us
         assert slide is not None
         start = -(-stream.at // slide) * slide
-        end = -(-(stream.at + self.node.size) // slide) * slide
+        last = FOREVER // slide * slide  # there is no later multiple
+        start, end = np.where(stream.at > last, FOREVER, start), later(stream.at, self.node.size)
+        end = np.where(end > last, FOREVER, -(-np.minimum(end, last) // slide) * slide)
         born = Block(stream.columns, start, end, stream.sequence + self._base, Fills.none()).filter(start < end)
         everything = Block.concat([self._ahead, born])
         ready = everything.start < now
@@ -99,14 +108,19 @@ class RowsWindow(WindowOperator):
 
 
 class PartitionRowsWindow(WindowOperator):
-    def __init__(self, node: Window, number: int) -> None:
+    def __init__(self, node: Window, number: int, secret: int) -> None:
         super().__init__(node, number)
-        self._key: Ints = no_ints()  # of the tuples not yet pushed out, ordered by (key, sequence)
+        self._groups = Groups(tuple(node.schema[k] for k in node.partition), secret)
+        self._key: Ints = no_ints()  # slots of the tuples not yet pushed out, ordered by (key, sequence)
         self._sequence: Ints = no_ints()
+
+    def _partitions(self, stream: StreamBlock) -> Ints:
+        columns = stream.columns.select(list(self.node.partition)).rename_columns([f"c{i}" for i in range(len(self.node.partition))])
+        return self._groups.assign(columns, len(stream))
 
     def step(self, stream: StreamBlock, now: int) -> Block:
         size, old = self.node.size, len(self._key)
-        keys = concat_ints([self._key, row_keys(stream.columns, len(stream), self.node.partition)])
+        keys = concat_ints([self._key, self._partitions(stream)])
         sequence = concat_ints([self._sequence, stream.sequence])
         at = concat_ints([np.full(old, BEFORE_TIME), stream.at])
         order = np.lexsort((sequence, keys))
@@ -125,9 +139,12 @@ class PartitionRowsWindow(WindowOperator):
         return Block(stream.columns, stream.at, ends, stream.sequence + self._base, fills).filter(stream.at < ends)
 
     def state(self) -> State:
-        return {"key": self._key, "sequence": self._sequence}
+        return {"key": self._key, "sequence": self._sequence, "groups": self._groups.state()}
 
     def load(self, state: State) -> None:
+        if "groups" not in state:
+            raise StateFormatError("PARTITION BY ... ROWS windows are saved in another form since format 2")
+        self._groups.load(state["groups"])
         self._key, self._sequence = state["key"], state["sequence"]
 
     @property
@@ -135,14 +152,15 @@ class PartitionRowsWindow(WindowOperator):
         return len(self._key)
 
 
-def make_window(node: Window, number: int) -> WindowOperator:
+def make_window(node: Window, number: int, secret: int = 0) -> WindowOperator:
     if node.kind is WindowKind.RANGE and node.slide_us is not None:
         return SlidingWindow(node, number)
+    if node.kind is WindowKind.PARTITION_ROWS:
+        return PartitionRowsWindow(node, number, secret)
     kinds = {
         WindowKind.RANGE: RangeWindow,
         WindowKind.NOW: RangeWindow,
         WindowKind.UNBOUNDED: UnboundedWindow,
         WindowKind.ROWS: RowsWindow,
-        WindowKind.PARTITION_ROWS: PartitionRowsWindow,
     }
     return kinds[node.kind](node, number)
