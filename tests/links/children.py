@@ -12,7 +12,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pyarrow as pa
-from links.reference import SCHEMA, batch
+from links.reference import SCHEMA, SECURITY, batch
 
 from kigen.links import Link, LinkServer, LinkWriter, Queue, QueueSettings
 
@@ -44,13 +44,13 @@ def server(folder: str, address: str) -> None:
     queue = Queue("s", SCHEMA, durable(folder, 1 << 16))
     queue.open_reader("down")
     queue.require(["down"])
-    with LinkServer([queue], address):
+    with LinkServer([queue], address, SECURITY):
         threading.Event().wait()
 
 
 def writer(address: str, total: str, seed: str) -> None:
     rng = random.Random(int(seed))
-    with Link(address) as link, LinkWriter(link, "s", compress=rng.choice(["none", "zlib"])) as out:
+    with Link(address, SECURITY) as link, LinkWriter(link, "s", compress=rng.choice(["none", "zlib"])) as out:
         while out.next < int(total):
             stop = min(int(total), out.next + rng.randint(1, 300))
             out.append(batch(list(range(out.next, stop))), progress_us=stop)

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from kigen.links import NO_PROGRESS
+from kigen.links import NO_PROGRESS, Security
 
+SECURITY = Security(token="the secret of these tests")
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from links.reference import SECURITY
 
 from kigen.links import (
     ENDED,
@@ -26,6 +27,7 @@ from kigen.links import (
     Security,
     UnknownCopy,
     fetch,
+    intact,
     link_tree,
     told_of,
 )
@@ -171,7 +173,10 @@ def test_copies_taken_at_random_moments_are_states_after_a_kill(tmp_path: Path) 
     copies = Copies(tmp_path / "given", 0.0)
     writer = Writer(tmp_path / "own", copies, rng)
     threads = [threading.Thread(target=work, daemon=True) for work in (writer.feed, writer.read, writer.work)]
-    with LinkServer() as server, Link(str(server.address), patience=Patience(patience_s=100.0, call_s=100.0)) as link:
+    with (
+        LinkServer(security=SECURITY) as server,
+        Link(str(server.address), SECURITY, patience=Patience(patience_s=100.0, call_s=100.0)) as link,
+    ):
         server.copies = Desk(copies)
         for thread in threads:
             thread.start()
@@ -227,7 +232,7 @@ def test_only_what_changed_travels_and_large_files_in_parts(tmp_path: Path) -> N
         link_tree(own / "a", folder / "a", frozenset({"left"}))
         return {"n": 1}
 
-    with LinkServer() as server, Link(str(server.address)) as link:
+    with LinkServer(security=SECURITY) as server, Link(str(server.address), SECURITY) as link:
         server.copies = Desk(copies)
         copies.make(fill)
         first = fetch(link, 1, None, tmp_path / "one", "none", lambda: False)
@@ -255,6 +260,25 @@ def test_only_what_changed_travels_and_large_files_in_parts(tmp_path: Path) -> N
     assert told_of(tmp_path / "two") is None, "a file is not as long as it was"
 
 
+def test_a_file_that_was_damaged_on_the_way_makes_no_copy(tmp_path: Path) -> None:
+    copies, own = served(tmp_path, {"a/x": b"12345", "a/y": b"1"})
+    copies.make(lambda folder: link_tree(own, folder, frozenset()) or {})
+    desk = Desk(copies)
+    with LinkServer(security=SECURITY) as server, Link(str(server.address), SECURITY) as link:
+        server.copies = desk
+        honest = desk.pieces
+        desk.pieces = lambda *asked: honest(*asked).replace(b"12345", b"12X45")
+        with pytest.raises(BadRequest, match=r"a/x of a copy.*damaged on the way"):
+            fetch(link, 1, None, tmp_path / "one", "none", lambda: False)
+        assert told_of(tmp_path / "one") is None
+        desk.pieces = honest
+        assert fetch(link, 1, None, tmp_path / "two", "none", lambda: False) is not None
+    assert intact(tmp_path / "two")
+    (tmp_path / "two/a/x").write_bytes(b"12X45")
+    assert told_of(tmp_path / "two") is not None, "as long as before"
+    assert not intact(tmp_path / "two")
+
+
 @pytest.mark.parametrize(
     "path", ["../x", "/etc/x", "a/../../x", "a//x", "a/./x", "x", "", "a\\..\\x", "a/x\0", "..", "a/.."], ids=lambda path: repr(path)
 )
@@ -276,7 +300,7 @@ def test_a_list_that_is_none(files: Any) -> None:
 def test_pieces_lie_within_listed_files(pieces: Any, tmp_path: Path) -> None:
     copies, own = served(tmp_path, {"a/x": b"12345"})
     copies.make(lambda folder: link_tree(own, folder, frozenset()) or {})
-    with LinkServer() as server, Link(str(server.address)) as link:
+    with LinkServer(security=SECURITY) as server, Link(str(server.address), SECURITY) as link:
         with pytest.raises(BadRequest):
             link.connection.call_bytes("copy_pieces", copy=1, pieces=[[0, 0, 5]])
         server.copies = Desk(copies)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from links.reference import SCHEMA, batch, ids
+from links.reference import SCHEMA, SECURITY, batch, ids
 from links.test_recovery import start
 
 from kigen.links import (
@@ -55,13 +55,13 @@ def queue() -> Iterator[Queue]:
 
 @pytest.fixture
 def server(queue: Queue) -> Iterator[LinkServer]:
-    with LinkServer([queue]) as made:
+    with LinkServer([queue], security=SECURITY) as made:
         yield made
 
 
 @pytest.fixture
 def link(server: LinkServer) -> Iterator[Link]:
-    with Link(str(server.address), patience=IMPATIENT) as made:
+    with Link(str(server.address), SECURITY, patience=IMPATIENT) as made:
         yield made
 
 
@@ -228,10 +228,11 @@ def test_errors_keep_their_class_and_data(link: Link) -> None:
 
 def test_messages_that_are_no_records_are_refused(queue: Queue, server: LinkServer) -> None:
     queue.open_producer("p", epoch=1)
+    options = fl.FlightCallOptions(headers=[(b"authorization", SECURITY.bearer.encode())])
     with fl.FlightClient(f"grpc://{server.address}") as client:
         for message in (b"x" * 10, b"KGQ1" + b"\0" * 200):
             command = json.dumps({"stream": "s", "producer": "p", "epoch": 1}).encode()
-            writer, _ = client.do_put(fl.FlightDescriptor.for_command(command), pa.schema([]))
+            writer, _ = client.do_put(fl.FlightDescriptor.for_command(command), pa.schema([]), options)
             writer.write_metadata(message)
             writer.done_writing()
             with pytest.raises(fl.FlightServerError, match="no record"):
@@ -277,11 +278,13 @@ def certificate(folder: Path) -> Security:
     command = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1"
     subprocess.run(["openssl", *command.split(), "-keyout", key, "-out", cert], check=True, capture_output=True)
     (folder / "token").write_text(TOKEN + "\n", encoding="utf-8")
+    for secret in (folder / "token", key):
+        secret.chmod(0o600)
     return Security.from_files(folder / "token", cert, key, cert)
 
 
 def test_a_connection_that_another_thread_gave_up_is_made_anew(queue: Queue) -> None:
-    with LinkServer([queue]) as server, Link(str(server.address)) as link:
+    with LinkServer([queue], security=SECURITY) as server, Link(str(server.address), SECURITY) as link:
         link.status("s")
         link.connection.client().close()
         assert link.status("s")["end"] == 0
@@ -301,26 +304,29 @@ def test_token_and_tls(queue: Queue, tmp_path: Path) -> None:
                 writer.append(batch([2]))
             assert link.status("s")["end"] == 3
         for wrong in (Security(roots=both.roots), Security(token="another token, long enough", roots=both.roots)):
-            with Link(address, wrong) as link, pytest.raises(LinkRefused, match="refuses the token"):
+            with Link(address, wrong) as link, pytest.raises(LinkRefused, match=r"refuses the token|requires a token"):
                 link.status("s")
         with Link(address, Security(token=TOKEN), IMPATIENT) as link, pytest.raises(LinkDown):
             link.status("s")  # in the clear
 
 
 def test_nobody_there_is_said_plainly() -> None:
-    with Link(f"127.0.0.1:{free_port()}", patience=Patience(patience_s=0.2)) as link, pytest.raises(LinkDown, match="is it running"):
+    with (
+        Link(f"127.0.0.1:{free_port()}", SECURITY, patience=Patience(patience_s=0.2)) as link,
+        pytest.raises(LinkDown, match="is it running"),
+    ):
         link.status("s")
 
 
 def test_a_queue_that_forgot_is_noticed() -> None:
     """The server comes back with an empty queue: the writer must not pretend that all is well."""
     port = free_port()
-    with Queue("s", SCHEMA) as first, LinkServer([first], f"127.0.0.1:{port}") as server:
-        link = Link(str(server.address))
+    with Queue("s", SCHEMA) as first, LinkServer([first], f"127.0.0.1:{port}", SECURITY) as server:
+        link = Link(str(server.address), SECURITY)
         writer = LinkWriter(link, "s")
         writer.append(batch([0, 1]))
         writer.flush()
-    with Queue("s", SCHEMA) as second, LinkServer([second], f"127.0.0.1:{port}"):
+    with Queue("s", SCHEMA) as second, LinkServer([second], f"127.0.0.1:{port}", SECURITY):
         writer.append(batch([2]))
         with pytest.raises(SequenceGap):
             writer.flush()
@@ -345,7 +351,7 @@ def test_kills_of_server_and_writer(seed: int, tmp_path: Path) -> None:
     got: list[int] = []
     promised: list[int] = []
     trouble: list[Exception] = []
-    link = Link(address)
+    link = Link(address, SECURITY)
 
     def follow() -> None:
         try:

@@ -114,7 +114,7 @@ def test_messages_hold_what_was_read(compress: str) -> None:
             at = offset
             for record, encoded in reading.packed(CODECS[rng.choice(list(CODECS))]):
                 assert record.first == at
-                assert ids([decode(encoded.data, encoded.codec, SCHEMA)]) == napkin.tuples[at : at + record.count]
+                assert ids([decode(encoded.data, encoded.codec, SCHEMA, record.count)]) == napkin.tuples[at : at + record.count]
                 at += record.count
                 assert record.progress_us <= napkin.best_progress(at)
             assert at == reading.next

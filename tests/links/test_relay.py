@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from links.reference import SCHEMA, batch, ids
+from links.reference import SCHEMA, SECURITY, batch, ids
 
 from kigen.links import ENDED, LinkError, LinkServer, OffsetTrimmed, Queue, QueueSettings, Relay
 from kigen.links.connection import Connection
@@ -45,8 +45,8 @@ def downstream(folder: Path) -> Queue:
 
 
 def test_offsets_progress_and_the_end_pass(tmp_path: Path) -> None:
-    with upstream(tmp_path) as up, downstream(tmp_path) as down, LinkServer([up]) as server:
-        relay = Relay(down, str(server.address), "here")
+    with upstream(tmp_path) as up, downstream(tmp_path) as down, LinkServer([up], security=SECURITY) as server:
+        relay = Relay(down, str(server.address), "here", SECURITY)
         up.append([batch([0, 1]), batch([2])], 0, progress_us=10)
         up.append(batch([3]), 3, progress_us=11)
         until(lambda: down.status()["progress_us"] == 11, "progress behind the last tuple")
@@ -68,8 +68,8 @@ def test_either_side_goes_and_comes_back(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     address = free_address()
     up, down = upstream(tmp_path), downstream(tmp_path)
-    server = LinkServer([up], address)
-    relay = Relay(down, address, "here")
+    server = LinkServer([up], address, SECURITY)
+    relay = Relay(down, address, "here", SECURITY)
     total = 0
     for _ in range(12):
         happens = rng.choice(("nothing", "nothing", "server", "queue", "relay"))
@@ -83,14 +83,14 @@ def test_either_side_goes_and_comes_back(seed: int, tmp_path: Path) -> None:
             relay.close()
             down.close()
             down = downstream(tmp_path)
-            relay = Relay(down, address, "here")
+            relay = Relay(down, address, "here", SECURITY)
         for _ in range(rng.randint(1, 3)):
             count = rng.choice((1, 7, 400))
             up.append(batch(list(range(total, total + count))), total)
             total += count
         if happens in ("server", "queue"):
             time.sleep(rng.choice((0.0, 0.3)))
-            server = LinkServer([up], address)
+            server = LinkServer([up], address, SECURITY)
         if rng.random() < 0.5:
             done = down.status()["end"]
             down.ack("last", done)
@@ -109,22 +109,22 @@ def test_a_node_that_is_not_up_yet(tmp_path: Path) -> None:
     address = free_address()
     with upstream(tmp_path) as up, downstream(tmp_path) as down:
         up.append(batch([0, 1, 2]), 0)
-        relay = Relay(down, address, "here")
+        relay = Relay(down, address, "here", SECURITY)
         time.sleep(0.3)
         assert not relay.connected
         assert relay.error is None
-        with LinkServer([up], address):
+        with LinkServer([up], address, SECURITY):
             until(lambda: down.status()["end"] == 3, "the tuples that were there before")
             relay.close()
 
 
 def test_what_cannot_be_healed_is_told(tmp_path: Path) -> None:
     """The files here were lost, and the node before has let go of what they held."""
-    with upstream(tmp_path) as up, LinkServer([up]) as server:
+    with upstream(tmp_path) as up, LinkServer([up], security=SECURITY) as server:
         up.append(batch([0, 1, 2]), 0)
         up.ack("here", 2)
         with downstream(tmp_path / "anew") as down:
-            relay = Relay(down, str(server.address), "here")
+            relay = Relay(down, str(server.address), "here", SECURITY)
             until(lambda: relay.error is not None, "an error")
             relay.close()
             assert isinstance(relay.error, OffsetTrimmed)
@@ -138,7 +138,7 @@ def test_a_relay_that_cannot_go_on_says_so(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(Relay, "_follow", breaks)
     with Queue("s", SCHEMA, QueueSettings(folder=tmp_path, durable=True)) as here:
-        relay = Relay(here, free_address(), "n")
+        relay = Relay(here, free_address(), "n", SECURITY)
         until(lambda: relay.error is not None, "the error")
         assert "stream 's': ValueError('no such thing')" in str(relay.error)
         relay.close()

@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from links.cuts import Cuttable
-from links.reference import SCHEMA, batch, ids
+from links.reference import SCHEMA, SECURITY, batch, ids
 from links.test_relay import free_address, until
 
 from kigen.links import ENDED, Following, Link, LinkServer, LinkWriter, Queue, QueueSettings, Relay, Watch
@@ -54,9 +54,9 @@ def test_two_servers_of_the_same_rows(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     addresses = [free_address(), free_address()]
     before = [queue_at(tmp_path / name, ["here"]) for name in "ab"]
-    servers: list[LinkServer | None] = [LinkServer([q], a) for q, a in zip(before, addresses, strict=True)]
+    servers: list[LinkServer | None] = [LinkServer([q], a, SECURITY) for q, a in zip(before, addresses, strict=True)]
     here = queue_at(tmp_path / "here", ["last"])
-    relay = Relay(here, addresses, "here", marks=marks, watch=WATCH)
+    relay = Relay(here, addresses, "here", SECURITY, marks=marks, watch=WATCH)
     total, down = 600, 0
     while min(q.status()["end"] for q in before) < total:
         for queue in before:
@@ -69,7 +69,7 @@ def test_two_servers_of_the_same_rows(seed: int, tmp_path: Path) -> None:
             for at in (0, 1):
                 server = servers[at]
                 if server is None:
-                    servers[at] = LinkServer([before[at]], addresses[at])
+                    servers[at] = LinkServer([before[at]], addresses[at], SECURITY)
                 elif at == followed:
                     server.close()
                     servers[at], down = None, down + 1
@@ -82,7 +82,7 @@ def test_two_servers_of_the_same_rows(seed: int, tmp_path: Path) -> None:
     assert relay.switched
     assert all({"suspected_s", "answered_s"} <= s.keys() for s in relay.switched[:-1])
     for at in (0, 1):
-        servers[at] = servers[at] or LinkServer([before[at]], addresses[at])
+        servers[at] = servers[at] or LinkServer([before[at]], addresses[at], SECURITY)
     until(lambda: all(q.status()["kept_tuples"] == 0 for q in before), "acks at both servers, the one not followed too")
     relay.close()
     assert relay.error is None
@@ -97,10 +97,10 @@ def test_nobody_is_left_who_answers(tmp_path: Path) -> None:
     """Servers that were not there yet, or are tried in vain, are no change of server."""
     addresses = [free_address(), free_address()]
     with queue_at(tmp_path / "b", ["here"]) as before, queue_at(tmp_path / "here", ["last"]) as here:
-        relay = Relay(here, addresses, "here", watch=WATCH)
+        relay = Relay(here, addresses, "here", SECURITY, watch=WATCH)
         time.sleep(0.7)
         assert not relay.connected
-        with LinkServer([before], addresses[1]):
+        with LinkServer([before], addresses[1], SECURITY):
             before.append(batch([0, 1]), 0)
             until(lambda: here.status()["end"] == 2, "the rows of the one that came")
             assert relay.switched == []
@@ -128,19 +128,19 @@ def test_a_server_that_only_sleeps(tmp_path: Path) -> None:
         queue_at(tmp_path / "b", ["down"]) as other,
         queue_at(tmp_path / "here", ["last"]) as here,
     ):
-        with Link(addresses[0]) as link, LinkWriter(link, "s") as out:
+        with Link(addresses[0], SECURITY) as link, LinkWriter(link, "s") as out:
             out.append(batch(list(range(10))))
         other.append(batch(list(range(20))), 0)
-        relay = Relay(here, addresses, "down", marks=marks, watch=WATCH)
+        relay = Relay(here, addresses, "down", SECURITY, marks=marks, watch=WATCH)
         until(lambda: here.status()["end"] == 10, "its rows")
         sleeper.send_signal(signal.SIGSTOP)
-        with LinkServer([other], addresses[1]):
+        with LinkServer([other], addresses[1], SECURITY):
             until(lambda: here.status()["end"] == 20, "the rows of the other")
             assert relay.address == addresses[1]
             sleeper.send_signal(signal.SIGCONT)
             time.sleep(0.3)
             assert relay.address == addresses[1], "one that is back is not turned to"
-        with Link(addresses[0]) as link, LinkWriter(link, "s") as out:
+        with Link(addresses[0], SECURITY) as link, LinkWriter(link, "s") as out:
             out.append(batch(list(range(10, 30))))
         until(lambda: here.status()["end"] == 30, "the rest of the first")
         assert content(here) == list(range(30))
@@ -148,8 +148,12 @@ def test_a_server_that_only_sleeps(tmp_path: Path) -> None:
 
 
 def test_only_whole_steps(tmp_path: Path) -> None:
-    with queue_at(tmp_path / "a", ["here"]) as before, queue_at(tmp_path / "here", ["last"]) as here, LinkServer([before]) as server:
-        relay = Relay(here, str(server.address), "here", marks=marks)
+    with (
+        queue_at(tmp_path / "a", ["here"]) as before,
+        queue_at(tmp_path / "here", ["last"]) as here,
+        LinkServer([before], security=SECURITY) as server,
+    ):
+        relay = Relay(here, str(server.address), "here", SECURITY, marks=marks)
         for first, end, whole in ((0, 3, 0), (3, 8, 5), (8, 9, 5), (9, 21, 20)):
             before.append(batch(list(range(first, end))), first)
             until(lambda whole=whole: here.status()["end"] == whole, f"{whole} rows")
@@ -161,8 +165,12 @@ def test_only_whole_steps(tmp_path: Path) -> None:
 
 def test_batches_for_one_that_stands_by(tmp_path: Path) -> None:
     """So many rows or none, until it has to lead, or nothing more will come."""
-    with queue_at(tmp_path / "a", ["here"]) as before, queue_at(tmp_path / "here", ["last"]) as here, LinkServer([before]) as server:
-        relay = Relay(here, str(server.address), "here", following=Following("zlib", 20), marks=marks)
+    with (
+        queue_at(tmp_path / "a", ["here"]) as before,
+        queue_at(tmp_path / "here", ["last"]) as here,
+        LinkServer([before], security=SECURITY) as server,
+    ):
+        relay = Relay(here, str(server.address), "here", SECURITY, following=Following("zlib", 20), marks=marks)
         until(lambda: relay.connected, "a connection")
         before.append(batch(list(range(19))), 0)
         time.sleep(0.2)
@@ -187,8 +195,8 @@ def test_batches_for_one_that_stands_by(tmp_path: Path) -> None:
 def test_acks_by_hand_stand_at_marks(tmp_path: Path) -> None:
     """What is worked off may end within a step, or within what came at once: the last mark up to there is told."""
     with queue_at(tmp_path / "a", ["n", "n.1"], ["n"]) as before, queue_at(tmp_path / "here", ["last"]) as here:
-        server = LinkServer([before])
-        relay = Relay(here, str(server.address), "n", following=Following("none", 10, True, True), marks=marks, hole=hole)
+        server = LinkServer([before], security=SECURITY)
+        relay = Relay(here, str(server.address), "n", SECURITY, following=Following("none", 10, True, True), marks=marks, hole=hole)
         relay.lead(True)
         before.append(batch(list(range(40))), 0)
         until(lambda: here.status()["end"] == 40, "the rows")
@@ -201,7 +209,7 @@ def test_acks_by_hand_stand_at_marks(tmp_path: Path) -> None:
         server.close()
         time.sleep(0.1)
         relay.ack(40, "21")  # nobody is there to hear it
-        with LinkServer([before], address):
+        with LinkServer([before], address, SECURITY):
             until(lambda: before.status()["start"] == 40, "the ack, when it is heard again")
             assert before.status()["note"] == "21"
             relay.close()
@@ -211,9 +219,9 @@ def test_the_one_that_leads_is_the_one_whose_acks_count(tmp_path: Path) -> None:
     with (
         queue_at(tmp_path / "a", ["n", "n.1", "x"], ["n", "x"]) as before,
         queue_at(tmp_path / "here", ["last"]) as here,
-        LinkServer([before]) as server,
+        LinkServer([before], security=SECURITY) as server,
     ):
-        relay = Relay(here, str(server.address), "n.1", following=Following("none", 10, True, True), marks=marks, hole=hole)
+        relay = Relay(here, str(server.address), "n.1", SECURITY, following=Following("none", 10, True, True), marks=marks, hole=hole)
         until(lambda: relay.connected, "a connection")
         assert sorted(before.status()["required"]) == ["n", "x"]
         relay.lead(True)
@@ -232,10 +240,10 @@ def test_a_leader_says_again_that_its_acks_count(tmp_path: Path) -> None:
     with (
         queue_at(tmp_path / "a", ["n", "n.1"], ["n"]) as before,
         queue_at(tmp_path / "here", ["last"]) as here,
-        LinkServer([before]) as server,
+        LinkServer([before], security=SECURITY) as server,
     ):
         watch = replace(WATCH, alone=True)
-        relay = Relay(here, str(server.address), "n", None, Following("none", 10, True, True), marks, hole, watch)
+        relay = Relay(here, str(server.address), "n", SECURITY, Following("none", 10, True, True), marks, hole, watch)
         relay.lead(True)
         before.append(batch(list(range(10))), 0)
         until(lambda: here.status()["end"] == 10, "the rows")
@@ -253,8 +261,12 @@ def test_a_leader_says_again_that_its_acks_count(tmp_path: Path) -> None:
 def test_told_to_lead_at_any_moment(tmp_path: Path) -> None:
     """To lead, and not to, again and again: no moment at which it is not heard."""
     rng = random.Random(5)
-    with queue_at(tmp_path / "a", ["here"]) as before, queue_at(tmp_path / "here", ["last"]) as here, LinkServer([before]) as server:
-        relay = Relay(here, str(server.address), "here", following=Following("none", 1000), marks=marks)
+    with (
+        queue_at(tmp_path / "a", ["here"]) as before,
+        queue_at(tmp_path / "here", ["last"]) as here,
+        LinkServer([before], security=SECURITY) as server,
+    ):
+        relay = Relay(here, str(server.address), "here", SECURITY, following=Following("none", 1000), marks=marks)
         for first in range(0, 200, 5):
             time.sleep(rng.choice((0.0, 0.0005, 0.005, 0.02)))
             relay.lead(False)
@@ -275,10 +287,10 @@ def test_holes_where_rows_were_let_go(seed: int, tmp_path: Path) -> None:
     following = Following("zlib", size, True, True)
 
     def made() -> Relay:
-        return Relay(here, address, "n.1", following=following, marks=marks, hole=hole)
+        return Relay(here, address, "n.1", SECURITY, following=following, marks=marks, hole=hole)
 
     total = 0
-    with LinkServer([before], address) as server:
+    with LinkServer([before], address, SECURITY) as server:
         relay = made()
         for _ in range(60):
             count = rng.choice((1, 3, 5, 12))
@@ -318,13 +330,21 @@ def test_holes_where_rows_were_let_go(seed: int, tmp_path: Path) -> None:
 def test_a_server_that_cannot_say_what_stands_for_a_hole_is_left(tmp_path: Path) -> None:
     """It has jumped, and the leader's ack of that place is known to the other server only."""
     a, b = (queue_at(tmp_path / name, ["n", "n.1"], ["n"]) for name in "ab")
-    with a, b, queue_at(tmp_path / "here", ["last"]) as here, LinkServer([a]) as first, LinkServer([b]) as second:
+    with (
+        a,
+        b,
+        queue_at(tmp_path / "here", ["last"]) as here,
+        LinkServer([a], security=SECURITY) as first,
+        LinkServer([b], security=SECURITY) as second,
+    ):
         b.append(batch(list(range(20))), 0)
         b.ack("n", 15, note="5")
         a.open_producer("main")
         a.skip(15)
         a.append(batch(list(range(15, 20))), 15)
-        relay = Relay(here, [str(first.address), str(second.address)], "n.1", None, Following("none", None, True, True), marks, hole, WATCH)
+        relay = Relay(
+            here, [str(first.address), str(second.address)], "n.1", SECURITY, Following("none", None, True, True), marks, hole, WATCH
+        )
         until(lambda: here.status()["end"] == 6, "the rows")
         assert content(here) == [-6, 15, 16, 17, 18, 19]
         assert relay.address == str(second.address)
@@ -339,15 +359,15 @@ def test_released_before_it_was_heard_again(skipping: bool, tmp_path: Path, monk
     with (
         queue_at(tmp_path / "a", ["n", "n.1"], ["n"]) as before,
         queue_at(tmp_path / "here", ["last"]) as here,
-        LinkServer([before]) as server,
+        LinkServer([before], security=SECURITY) as server,
     ):
         before.append(batch(list(range(10))), 0)
-        relay = Relay(here, str(server.address), "n", following=how, marks=marks, hole=hole)
+        relay = Relay(here, str(server.address), "n", SECURITY, following=how, marks=marks, hole=hole)
         until(lambda: here.status()["end"] == 10, "the rows")
         relay.close()
         assert before.status()["start"] == 0
         monkeypatch.setattr(Relay, "_work", lambda _: None)  # it never meets the node before
-        again = Relay(here, str(server.address), "n", following=how, marks=marks, hole=hole)
+        again = Relay(here, str(server.address), "n", SECURITY, following=how, marks=marks, hole=hole)
         again.release(["n", "n.1"])
         assert before.status()["start"] == 10
         again.close()
@@ -355,9 +375,13 @@ def test_released_before_it_was_heard_again(skipping: bool, tmp_path: Path, monk
 
 @pytest.mark.parametrize("silent", [False, True], ids=["broken", "swallowed"])
 def test_a_cut_link_is_noticed_and_healed(silent: bool, tmp_path: Path) -> None:
-    with queue_at(tmp_path / "a", ["here"]) as before, queue_at(tmp_path / "here", ["last"]) as here, LinkServer([before]) as server:
+    with (
+        queue_at(tmp_path / "a", ["here"]) as before,
+        queue_at(tmp_path / "here", ["last"]) as here,
+        LinkServer([before], security=SECURITY) as server,
+    ):
         link = Cuttable(str(server.address))
-        relay = Relay(here, link.address, "here", marks=marks, watch=replace(WATCH, alone=True))
+        relay = Relay(here, link.address, "here", SECURITY, marks=marks, watch=replace(WATCH, alone=True))
         before.append(batch(list(range(5))), 0)
         until(lambda: here.status()["end"] == 5, "the first step")
         assert relay.deaf_s == 0
@@ -383,11 +407,11 @@ def test_a_server_that_is_cut_off_is_left_for_one_that_is_not(tmp_path: Path) ->
     deaf = {"a": False, "b": False}
     before = {name: queue_at(tmp_path / name, ["here"]) for name in "ab"}
     with (
-        LinkServer([before["a"]], deaf=lambda: deaf["a"]) as a,
-        LinkServer([before["b"]], deaf=lambda: deaf["b"]) as b,
+        LinkServer([before["a"]], security=SECURITY, deaf=lambda: deaf["a"]) as a,
+        LinkServer([before["b"]], security=SECURITY, deaf=lambda: deaf["b"]) as b,
         queue_at(tmp_path / "here", ["last"]) as here,
     ):
-        relay = Relay(here, [str(a.address), str(b.address)], "here", marks=marks, watch=WATCH)
+        relay = Relay(here, [str(a.address), str(b.address)], "here", SECURITY, marks=marks, watch=WATCH)
         until(lambda: relay.connected, "somebody")
         first = relay.address
         one, other = ("a", "b") if first == str(a.address) else ("b", "a")
@@ -413,11 +437,11 @@ def test_readers_that_follow_different_servers_meet(more: int, tmp_path: Path) -
     readers = [f"{name}{i}" for i, name in enumerate(names)]
     before = [queue_at(tmp_path / str(i), readers) for i in range(2)]
     here = {name: queue_at(tmp_path / name, ["last"]) for name in readers}
-    with LinkServer([before[1]], addresses[1]):
-        relays = [Relay(here[name], addresses, name, marks=marks, watch=WATCH) for name in readers[:-1]]
+    with LinkServer([before[1]], addresses[1], SECURITY):
+        relays = [Relay(here[name], addresses, name, SECURITY, marks=marks, watch=WATCH) for name in readers[:-1]]
         until(lambda: all(relay.connected and relay.address == addresses[1] for relay in relays), "the second server")
-        with LinkServer([before[0]], addresses[0]):
-            relays.append(Relay(here[readers[-1]], addresses, readers[-1], marks=marks, watch=WATCH))
+        with LinkServer([before[0]], addresses[0], SECURITY):
+            relays.append(Relay(here[readers[-1]], addresses, readers[-1], SECURITY, marks=marks, watch=WATCH))
             until(lambda: relays[-1].connected, "the late one")
             assert relays[-1].address == addresses[0]
             for queue in before:

@@ -15,7 +15,7 @@ from kigen.cli.nodes import NodesArguments, placed_parts
 from kigen.cli.up import unread
 from kigen.engine.node import NodeRun
 from kigen.engine.node_options import NodeOptions
-from kigen.links import Link
+from kigen.links import Link, Security, secret_in
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -76,7 +76,7 @@ def test_a_replica_that_is_not_at_work_yet_says_so(tmp_path: Path, monkeypatch: 
     node = NodeRun(parts, "mid", nodes, NodeOptions(pair.state))
     try:
         assert node.useless
-        with Link(nodes.entry("mid").addresses[0]) as link:
+        with Link(nodes.entry("mid").addresses[0], Security(secret_in(pair.state))) as link:
             assert link.status(next(iter(node.queues)))["deaf"]
         assert node.behind is None
         monkeypatch.setattr(NodeRun, "unheard", [])  # there is no node before

@@ -24,20 +24,28 @@ from kigen.links.errors import (
     UnknownCopy,
     UnknownStream,
 )
-from kigen.links.fetching import LIST, Fetched, fetch, told_of
+from kigen.links.fetching import LIST, Fetched, fetch, intact, told_of
 from kigen.links.queue import MAIN, Appended, Queue
 from kigen.links.reading import Reading
 from kigen.links.record import ENDED, NO_PROGRESS
 from kigen.links.relay import Following, Relay, Watch
 from kigen.links.server import LinkServer
 from kigen.links.settings import QueueSettings
+from kigen.links.software import software
+from kigen.links.tokens import NEIGHBOUR, OPERATOR, READER, REPLICA, STATUS, TOKEN, read_secret, secret_in, write_private
 from kigen.links.writer import LinkWriter
 
 __all__ = [
     "ENDED",
     "LIST",
     "MAIN",
+    "NEIGHBOUR",
     "NO_PROGRESS",
+    "OPERATOR",
+    "READER",
+    "REPLICA",
+    "STATUS",
+    "TOKEN",
     "Acker",
     "Address",
     "Appended",
@@ -73,6 +81,11 @@ __all__ = [
     "UnknownStream",
     "Watch",
     "fetch",
+    "intact",
     "link_tree",
+    "read_secret",
+    "secret_in",
+    "software",
     "told_of",
+    "write_private",
 ]

@@ -1,28 +1,50 @@
-"""Where a server listens and who may talk to it. Loopback needs nothing; any other address needs a token and TLS, on both sides.
+"""Where a server listens and who may talk to it. Every server has a token; any address but loopback needs TLS, too, on both sides.
 
-Invariant: no byte leaves the machine in the clear, and no server that others can reach answers without the token.
+Invariant: no byte leaves the machine in the clear, and no server answers without a token (`tokens`: whose may do what).
 """
 
 from __future__ import annotations
 
 import ipaddress
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kigen.links.errors import LinkRefused
-
-_SHORTEST_TOKEN = 16
+from kigen.links.tokens import OPERATOR, SHORTEST_SECRET, read_secret, require_private, token_of
 
 
 @dataclass(frozen=True)
 class Security:
-    """`token`: shared by both sides. The server brings a certificate and its key (PEM), the client the roots it trusts (PEM)."""
+    """`token`: the secret that both sides share, or (`derived`) the token of one role. The server brings a certificate and its key
+    (PEM), the client the roots it trusts (PEM)."""
 
     token: str = ""
     certificate: bytes = b""
     key: bytes = b""
     roots: bytes = b""
+    role: str = OPERATOR  # that a client takes
+    derived: bool = False
+
+    def as_role(self, role: str) -> Security:
+        """The same, calling as that role. Who holds the secret may be anybody."""
+        return replace(self, role=role) if not self.derived else self
+
+    def only(self, role: str) -> Security:
+        """What is needed to call as that role, and nothing else: neither the secret nor the key."""
+        return Security(self._role_token(role) if self.token else "", roots=self.roots, role=role, derived=True)
+
+    @property
+    def bearer(self) -> str:
+        """What a call carries; empty without a token."""
+        return f"Bearer {self.role}:{self._role_token(self.role)}" if self.token else ""
+
+    def _role_token(self, role: str) -> str:
+        if not self.derived:
+            return token_of(self.token, role)
+        if role != self.role:
+            raise LinkRefused(f"a token of the role '{self.role}' is there; one of '{role}' is required")
+        return self.token
 
     def __repr__(self) -> str:  # keys and tokens do not belong into logs
         given = [name for name in ("token", "certificate", "key", "roots") if getattr(self, name)]
@@ -35,7 +57,9 @@ class Security:
         def data(path: Path | None) -> bytes:
             return b"" if path is None else path.read_bytes()
 
-        return Security(data(token).decode().strip(), data(certificate), data(key), data(roots))
+        if key is not None:
+            require_private(key)
+        return Security("" if token is None else read_secret(token), data(certificate), data(key), data(roots))
 
 
 @dataclass(frozen=True)
@@ -83,8 +107,8 @@ def may_connect(address: Address, security: Security) -> bool:
 
 
 def _check(address: Address, security: Security, tls: bool, what: str) -> None:
-    if security.token and len(security.token) < _SHORTEST_TOKEN:
-        raise LinkRefused(f"the token has {len(security.token)} characters: at least {_SHORTEST_TOKEN} are required")
+    if security.token and len(security.token) < SHORTEST_SECRET:
+        raise LinkRefused(f"the token has {len(security.token)} characters: at least {SHORTEST_SECRET} are required")
     if address.is_loopback or (tls and security.token):
         return
     missing = " and ".join(([] if security.token else ["a token"]) + ([] if tls else [f"TLS ({what})"]))

@@ -8,7 +8,6 @@ Invariant: `follow` yields every tuple from its first offset on exactly once and
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -22,7 +21,7 @@ from kigen.links.address import Security
 from kigen.links.connection import Connection, Patience
 from kigen.links.counters import Tally, WireBytes
 from kigen.links.errors import BadRequest, LinkDown, LinkError
-from kigen.links.opening import schema_of
+from kigen.links.opening import state_of
 from kigen.links.payload import decode, join
 from kigen.links.protocol import request
 from kigen.links.record import STATE, from_message
@@ -148,12 +147,11 @@ class Link:
                 except StopIteration:
                     return
                 if record.kind == STATE:
-                    told = json.loads(payload.to_pybytes())
-                    schema, offset = schema_of(told["schema"]), record.first
+                    told, schema, offset = *state_of(payload.to_pybytes()), record.first
                     continue
                 if schema is None or record.first != offset:
                     raise BadRequest(f"a block at offset {record.first}; {offset} was expected")
-                batches = [decode(payload, record.codec, schema)] if record.count else []
+                batches = [decode(payload, record.codec, schema, record.count)] if record.count else []
                 if record.count:
                     self.received.add(record.count, record.length, record.length)
                 offset = record.end

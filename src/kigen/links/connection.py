@@ -54,6 +54,7 @@ class Connection:
         self._closed = False
         self._meter = WireMeter()
         self.reconnects = -1  # the first connection is none
+        self.software: Any = None  # what the other side runs, as it says
 
     def client(self) -> Any:
         """The Flight client in use; a new one, that said hello, if there is none."""
@@ -69,12 +70,13 @@ class Connection:
                     client.close()
                     raise
                 self._meter.connected(int(str(answer["you"]).rpartition(":")[2]))
+                self.software = answer.get("software")
                 self._client = client
                 self.reconnects += 1
             return self._client
 
     def options(self, timeout_s: float) -> Any:
-        headers = [(b"authorization", f"Bearer {self.security.token}".encode())] if self.security.token else []
+        headers = [(b"authorization", self.security.bearer.encode())] if self.security.token else []
         return fl.FlightCallOptions(timeout=timeout_s, headers=headers)
 
     def call(self, action: str, timeout_s: float | None = None, **fields: Any) -> dict[str, Any]:
@@ -111,7 +113,8 @@ class Connection:
         if refused is not None:
             raise refused from error
         if isinstance(error, fl.FlightUnauthenticatedError):
-            raise LinkRefused(f"{self.address} refuses the token: both sides must be given the same") from error
+            given = "refuses the token: both sides must be given the same" if self.security.token else "requires a token: none was given"
+            raise LinkRefused(f"{self.address} {given}. `kigen up` leaves it in its state directory (--state)") from error
         if self._closed:
             raise QueueClosed(f"the link to {self.address} is closed") from error
         if not isinstance(error, TROUBLE) and not _was_dropped(error):

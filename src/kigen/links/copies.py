@@ -7,6 +7,7 @@ The other side names files by their place in the list: no path comes from it. Co
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import threading
@@ -48,6 +49,7 @@ class Copies:
         self._old: list[Path] = []
         self._told: dict[int, dict[str, Any]] = {}  # of the last few: a newer one may be there when it is whole on the other side
         self.given = Tally()
+        self._digests: dict[str, str] = {}  # by mark, of the files of the last copy that was listed
 
     def forget(self) -> None:
         """Whoever made them begins to work again: what there is was made in another life, and is not to be had any more."""
@@ -93,9 +95,16 @@ class Copies:
         return str(path.relative_to(folder)), found.st_size, f"{self.life}-{found.st_ino}-{found.st_mtime_ns}"
 
     def listed(self, number: int) -> dict[str, Any]:
+        """Its files, and the digest of each: made when somebody asks, not while a batch waits, once for a file that does not change."""
         made = self._get(number)
         self._fetched_at = time.monotonic()
-        return {"copy": number, "files": made.files, "told": made.told}
+        known, self._digests = self._digests, {}
+        try:
+            for path, _, mark in made.files:
+                self._digests[mark] = known.get(mark) or digest_of(made.folder / path)
+        except OSError as error:
+            raise UnknownCopy(f"copy {number} is gone: ask for the newest") from error
+        return {"copy": number, "files": made.files, "told": made.told, "digests": [self._digests[mark] for _, _, mark in made.files]}
 
     def pieces(self, number: int, pieces: list[Any], compress: str) -> bytes:
         """Each piece: a file's place in the list, from which byte, to which. One after the other, compressed as one."""
@@ -129,6 +138,12 @@ class Copies:
 
     def close(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def digest_of(path: Path) -> str:
+    """Of all its bytes."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def _new_life() -> str:

@@ -40,8 +40,11 @@ class Tally:
             return {name: getattr(self, name) for name in names}
 
 
+_MOST_NAMES = 1024
+
+
 class Counters:
-    """A tally for each name."""
+    """A tally for each name; beyond some, names share one: whoever calls chooses its name."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -49,6 +52,8 @@ class Counters:
 
     def of(self, name: str) -> Tally:
         with self._lock:
+            if name not in self._tallies and len(self._tallies) >= _MOST_NAMES:
+                name = "others"
             return self._tallies.setdefault(name, Tally())
 
     def to_json(self) -> dict[str, dict[str, int]]:

@@ -1,8 +1,9 @@
 """Copies of the other replica's files, the side that fetches: only what changed since the copy before travels.
 
 A copy grows in a folder of its own and is finished by the list of its files, `copied.json`: without it, or with a file that is not as long
-as it says, there is no copy. Invariant: a finished copy is one that the other side made, whole; the copy before is left as it is (unchanged
-files are links into it). Names of files come from the other side, so they are checked: none leaves the folder.
+as it says, there is no copy. Invariant: a finished copy is one that the other side made, whole, each file with the digest that it had
+there, and synced if asked for; the copy before is left as it is (unchanged files are links into it). Names of files come from the other
+side, so they are checked: none leaves the folder.
 Cost: a call a 4 MB and a link a file that did not change.
 """
 
@@ -15,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from kigen.durable import WrittenFile, replace, sync_directory, sync_file
 from kigen.links.client import Link
-from kigen.links.copies import PIECES_BYTES
+from kigen.links.copies import PIECES_BYTES, digest_of
 from kigen.links.errors import BadRequest
 from kigen.links.payload import unpack
 
@@ -35,10 +37,13 @@ class Fetched:
     told: dict[str, Any]
 
 
-def fetch(link: Link, number: int, before: Path | None, target: Path, compress: str, stopped: Callable[[], bool]) -> Fetched | None:
+def fetch(
+    link: Link, number: int, before: Path | None, target: Path, compress: str, stopped: Callable[[], bool], sync: bool = True
+) -> Fetched | None:
     """None: it was stopped. Raises what the link raises; `target` is then worth nothing."""
     answer = link.connection.call("copy_list", copy=number)
     files = checked(answer.get("files"))
+    digests = _digests(answer.get("digests"), len(files))
     old = {} if before is None else {path: (size, mark) for path, size, mark in _listed(before)}
     changed = []
     for place, (path, size, mark) in enumerate(files):
@@ -59,11 +64,43 @@ def fetch(link: Link, number: int, before: Path | None, target: Path, compress: 
         plain += len(found)
         at = 0
         for _, path, first, end in asked:
-            with open(target / path, "ab" if first else "wb") as file:
+            with WrittenFile(target / path, keep=first) as file:
                 file.write(found[at : at + end - first])
             at += end - first
-    (target / LIST).write_text(json.dumps({"files": files, "told": answer["told"]}), encoding="utf-8")
+    _finish(target, [(path, digests[place]) for place, path, _ in changed], sync)
+    replace(target / LIST, json.dumps({"files": files, "told": answer["told"], "digests": digests}).encode(), sync)
     return Fetched(len(files), len(changed), sent, plain, answer["told"])
+
+
+def _finish(target: Path, changed: list[tuple[str, str]], sync: bool) -> None:
+    """What came is what was sent, and is on the disk."""
+    for path, digest in changed:
+        if digest_of(target / path) != digest:
+            raise BadRequest(f"{path} of a copy is not what the other replica has: it was damaged on the way; it is fetched again")
+        if sync:
+            sync_file(target / path)
+    if sync:
+        for folder, _, _ in os.walk(target):
+            sync_directory(folder)
+
+
+def intact(copy: Path) -> bool:
+    """Whether every file of a finished copy is still what was fetched. Costs a read of all of them; one without digests is older, and
+    counts."""
+    try:
+        listed = json.loads((copy / LIST).read_bytes())
+        digests = listed.get("digests")
+        return digests is None or all(
+            digest_of(copy / path) == digest for (path, _, _), digest in zip(checked(listed["files"]), digests, strict=True)
+        )
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _digests(value: Any, count: int) -> list[str]:
+    if not isinstance(value, list) or len(value) != count or not all(isinstance(digest, str) for digest in value):
+        raise BadRequest("a digest for each file of a copy is required: both replicas must run the same version of Kigen")
+    return value
 
 
 def told_of(copy: Path, whole: bool = True) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import fcntl
+import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from kigen.links.errors import CorruptLog, QueueInUse, SchemaMismatch
+from kigen.durable import make_directories, remove
+from kigen.links.errors import BadRequest, CorruptLog, QueueInUse, SchemaMismatch
 from kigen.links.parties import Parties
 from kigen.links.record import NO_PROGRESS
 from kigen.links.recover import recover
@@ -23,6 +25,7 @@ from kigen.links.settings import QueueSettings, require_name, require_plain_colu
 from kigen.links.store import Kept
 
 FORMAT = 1
+_LONGEST_STATE = 1 << 20
 
 
 class LockFile:
@@ -63,14 +66,14 @@ def open_files(name: str, schema: pa.Schema, settings: QueueSettings) -> Opened:
     folder = settings.queue_folder(name)
     if folder is None:
         return Opened(LockFile(None), head)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_directories(folder, sync=settings.durable and settings.fsync != "never")
     opened = Opened(LockFile(folder), head)
     try:
         if settings.durable:
             _replay(opened, folder, schema, settings.repair)
         else:
             for _, path in Segment.existing(folder):
-                path.unlink()
+                remove(path)
     except BaseException:
         opened.lock.release()
         raise
@@ -83,6 +86,21 @@ def schema_text(schema: pa.Schema) -> str:
 
 def schema_of(text: str) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
+
+
+def state_of(payload: bytes) -> tuple[dict[str, Any], pa.Schema]:
+    """What a server says of its queue, and the columns there. It may be anybody's: checked before anything is read by it."""
+    try:
+        if len(payload) > _LONGEST_STATE:
+            raise ValueError(f"{len(payload):,} bytes")
+        told: dict[str, Any] = json.loads(payload)
+        if not all(isinstance(told[name], int) for name in ("start", "end")) or not isinstance(told["note"], str):
+            raise ValueError("start, end and note are required")
+        schema = schema_of(told["schema"])
+        require_plain_columns(schema)
+    except (ValueError, KeyError, TypeError, RecursionError, OSError, pa.ArrowException) as error:
+        raise BadRequest(f"the server says nothing readable of its stream: {str(error)[:200]}") from error
+    return told, schema
 
 
 def _replay(opened: Opened, folder: Path, schema: pa.Schema, repair: bool) -> None:

@@ -11,6 +11,7 @@ never fall; `note` belongs to `start`, or is None.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ from kigen.links.errors import BadRequest, Fenced, SequenceGap
 from kigen.links.record import NO_PROGRESS, Record
 
 COUNTS = ("tuples", "batches")
+MOST_PARTIES = 256  # producers, and readers, of one queue: who opens more is no node
 
 
 @dataclass
@@ -50,6 +52,7 @@ class Parties:
             raise BadRequest(f"a producer counts '{counts}': one of {', '.join(COUNTS)} is required")
         known = self.producers.get(name)
         if known is None:
+            self._has_room("producers", self.producers)
             first = at if at is not None else (self.end if counts == "tuples" and not self.producers else 0)
             known = self.producers[name] = Producer(len(self.producers), counts, 0, first)
         elif known.counts != counts:
@@ -101,6 +104,7 @@ class Parties:
     def open_reader(self, name: str, epoch: int | None, at: int | None) -> Reader:
         known = self.readers.get(name)
         if known is None:
+            self._has_room("readers", self.readers)
             known = self.readers[name] = Reader(self.start if at is None else at)
         if epoch is not None:
             self._not_fenced(f"reader '{name}'", known.epoch, epoch)
@@ -166,6 +170,11 @@ class Parties:
 
     def _by_number(self, number: int) -> Producer:
         return next(p for p in self.producers.values() if p.number == number)
+
+    @staticmethod
+    def _has_room(what: str, known: Mapping[str, object]) -> None:
+        if len(known) >= MOST_PARTIES:
+            raise BadRequest(f"a queue has at most {MOST_PARTIES} {what}: those there are keep their places")
 
     @staticmethod
     def _not_fenced(who: str, highest: int, given: int) -> None:

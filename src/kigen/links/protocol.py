@@ -1,11 +1,13 @@
 """What travels beside blocks: requests and answers as JSON with checked fields, acks as three numbers. Nothing is unpickled.
 
-Invariant: a request has exactly the fields of its kind, each of its type; anything else is a BadRequest, never a guess.
+Invariant: a request has exactly the fields of its kind, each of its type and within its bounds; anything else is a BadRequest, never a
+guess. Waits are cut to what a server bears: whoever wants to wait longer asks again.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import struct
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +21,17 @@ VERSION = 1
 _LONGEST = 64 * 1024  # bytes of a request
 _INFO = 4096  # bytes of an error: it travels in a header
 _ACK = struct.Struct("<qqq")
+LONGEST_NAME = 128
+LONGEST_NOTE = 4096
+_COUNT = (0, 2**62 - 1)  # of offsets, epochs, sequence numbers
+_BOUNDS: dict[str, tuple[int, int]] = {
+    **dict.fromkeys(("offset", "at", "epoch", "copy"), _COUNT),
+    "max_tuples": (1, 1 << 32),
+    "max_bytes": (1, 1 << 28),
+    "min_tuples": (0, 2**62 - 1),
+}
+_LONGEST_S = {"wait_s": 3600.0, "follow_s": 60.0}
+_MOST = 2000  # entries of a list
 Spec = dict[str, tuple[tuple[type, ...], Any]]  # field -> types, default (REQUIRED: none)
 REQUIRED = object()
 _INT, _MAYBE_INT, _TEXT, _BOOL, _NUMBER = (int,), (int, type(None)), (str,), (bool,), (int, float)
@@ -90,7 +103,7 @@ def parse(data: Any, spec: Spec) -> dict[str, Any]:
         raise BadRequest(f"a request of {len(data):,} bytes: at most {_LONGEST:,} are allowed")
     try:
         given = json.loads(bytes(data) or b"{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadRequest("a request that is not JSON") from error
     if not isinstance(given, dict) or not given.keys() <= spec.keys():
         raise BadRequest(f"a request with the fields {', '.join(spec)} is required")
@@ -102,8 +115,27 @@ def parse(data: Any, spec: Spec) -> dict[str, Any]:
             raise BadRequest(f"field '{name}' of a request: {' or '.join(t.__name__ for t in types)} is required")
         if isinstance(value, int) and not NO_PROGRESS <= value < 2**63:
             raise BadRequest(f"field '{name}' of a request does not fit 64 bits")
-        found[name] = value
+        found[name] = _bounded(name, value)
     return found
+
+
+def _bounded(name: str, value: Any) -> Any:
+    """The value, within what a server bears."""
+    if name in _BOUNDS and value is not None:
+        least, most = _BOUNDS[name]
+        if not least <= value <= most:
+            raise BadRequest(f"field '{name}' of a request is {value}: {least} to {most} is allowed")
+    elif name in _LONGEST_S:
+        if not math.isfinite(value) or value < 0:
+            raise BadRequest(f"field '{name}' of a request is {value}: seconds, 0 or more, are required")
+        return min(float(value), _LONGEST_S[name])
+    elif isinstance(value, str) and len(value) > (LONGEST_NOTE if name == "note" else LONGEST_NAME):
+        raise BadRequest(f"field '{name}' of a request has {len(value):,} characters: at most {LONGEST_NAME} are allowed")
+    elif isinstance(value, str) and name != "note" and not value.isprintable():
+        raise BadRequest(f"field '{name}' of a request holds characters that cannot be printed")
+    elif isinstance(value, list) and len(value) > _MOST:
+        raise BadRequest(f"field '{name}' of a request has {len(value):,} entries: at most {_MOST:,} are allowed")
+    return value
 
 
 def request(**fields: Any) -> bytes:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from kigen.links.core import QueueCore
 from kigen.links.errors import NotTold, OffsetAhead, OffsetTrimmed
 from kigen.links.parties import Producer, Reader
-from kigen.links.payload import Encoded, codec_number, encode, require_schema, without
+from kigen.links.payload import Encoded, codec_number, encode_all, require_schema, without
 from kigen.links.reading import Reading, select
 from kigen.links.record import ENDED, NO_PROGRESS, TUPLES, Record
 
@@ -63,7 +63,7 @@ class Queue(QueueCore):
         codec = codec_number(self.settings.compress)
         for batch in unit:
             require_schema(batch, self.schema, self.name)
-        encoded = [encode(batch, codec) for batch in unit if batch.num_rows]
+        encoded = [block for batch in unit for block in encode_all(batch, codec)]
         if producer == MAIN and epoch is None:
             self._open_main()
         return self.append_encoded(encoded, sequence, producer=producer, epoch=epoch, progress_us=progress_us, wait_s=wait_s)
@@ -220,7 +220,7 @@ class Queue(QueueCore):
             return
         who.next, who.progress_us = max(number, who.next), promised
         self._store.progressed(self._parties.progress_us)
-        self._store.write_state(False)
+        self._store.write_state(self._sync_each and promised == ENDED)  # any other promise is made again after a restart
         self._changed.notify_all()
 
     def _readable(self, offset: int, skip_trimmed: bool, may_be_ahead: bool) -> int:

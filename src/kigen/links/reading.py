@@ -34,7 +34,7 @@ class Piece:
         return self.count == self.kept.record.count
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
-        return cut(decode(self.kept.payload(), self.kept.record.codec, schema), self.start, self.stop)
+        return cut(decode(self.kept.payload(), self.kept.record.codec, schema, self.kept.record.count), self.start, self.stop)
 
 
 @dataclass(frozen=True)

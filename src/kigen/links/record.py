@@ -1,6 +1,6 @@
 """A record: what stands in a segment file and travels in one message. 64 bytes of head, then the payload.
 
-    0 magic "KGQ1"   4 kind   5 more   6 codec   7 counts   8 payload length   16 first offset   24 tuples   28 producer's number
+    0 magic "KGQ1"   4 kind   5 more   6 codec   7 syncs    8 payload length   16 first offset   24 tuples   28 producer's number
     32 epoch   40 sequence   48 progress, us   56 CRC-32 of the payload   60 CRC-32 of bytes 0..59       (little-endian)
 
 Kinds: STATE (payload: JSON, who produced and acknowledged what) and TUPLES (payload: one Arrow IPC record batch message, without its
@@ -23,7 +23,8 @@ STATE, TUPLES = 1, 2
 SIZE = 64
 NO_PROGRESS = -(2**63)  # nothing promised yet
 ENDED = 2**63 - 1  # progress of a stream that holds nothing more
-LONGEST = 2**31 - 1  # bytes of a payload
+LONGEST = 2**31 - 1  # bytes of a payload in a file
+LONGEST_SENT = 256 << 20  # bytes of a payload that travels, and of what it unpacks to
 MAGIC = b"KGQ1"
 _HEAD = struct.Struct("<4sBBBBqqiiqqqI")
 _CRC = struct.Struct("<I")
@@ -43,13 +44,14 @@ class Record:
     sequence: int = 0
     progress_us: int = NO_PROGRESS
 
-    def pack(self) -> bytes:
+    def pack(self, syncs: int = 0) -> bytes:
+        """`syncs`: of the file it is written to (kigen.links.segment)."""
         head = _HEAD.pack(
             MAGIC,
             self.kind,
             self.more,
             self.codec,
-            0,
+            syncs,
             self.length,
             self.first,
             self.count,
@@ -82,8 +84,15 @@ def unpack(head: Any) -> Record | None:
     return Record(kind, length, crc, bool(more), codec, first, count, producer, epoch, sequence, progress_us)
 
 
+def syncs_of(head: Any) -> int:
+    """How often the file had been synced when this whole head was written; 0: it never is."""
+    return int(bytes(head)[7])
+
+
 def from_message(message: Any) -> tuple[Record, Any]:
     """Record and payload (a slice, not a copy) of a message that came over a link; checked."""
+    if message is not None and len(message) > SIZE + LONGEST_SENT:
+        raise BadRequest(f"a message of {len(message):,} bytes: at most {LONGEST_SENT:,} are allowed")
     record = unpack(message[:SIZE]) if message is not None and len(message) >= SIZE else None
     if record is None or SIZE + record.length != len(message):
         raise BadRequest("a message that is no record: both sides must run the same version of Kigen")

@@ -1,6 +1,8 @@
 """A segment: an append-only file of records. Its first record is a STATE that makes all segments before it dispensable.
 
-Invariant: `size` is the end of the last whole unit; a write that fails is cut off again before anybody can see it.
+Invariant: `size` is the end of the last whole unit; a write that fails is cut off again before anybody can see it. Bytes below `synced`
+outlive a power cut. Records carry how often their segment was synced before (1, 2 ... 255, 1 ...; 0 in queues that never sync), so that a
+restart can tell a tail that the power cut from damage to what had been on the disk (kigen.links.recover).
 Cost: one gathering write a unit; one positioned read a block. Readers share the file with the writer and need no lock; a segment that
 was deleted stays readable for whoever still holds it (the file closes when the last reference goes).
 """
@@ -15,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from kigen.durable import disk, remove, sync_directory
 from kigen.links.errors import CorruptLog, StorageFailed
 from kigen.links.record import Record, checksum, padding
 
@@ -26,19 +29,25 @@ class Segment:
     def __init__(self, path: Path, number: int, create: bool = False) -> None:
         self.path, self.number = path, number
         self._fd = -1
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
         try:
-            self._fd = os.open(path, flags, 0o600)
+            self._fd = disk().open(path, os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0), 0o600)
         except OSError as error:
             raise _failed(path, error) from error
         self.size = os.fstat(self._fd).st_size
         self.end = -1  # offset behind its last tuple; -1: no tuples
+        self.synced = 0  # bytes that outlive a power cut, as far as this process knows
+        self.syncs = 0  # written into the next record; 0: this queue never syncs
 
     @staticmethod
     def create(folder: Path, number: int, sync: bool) -> Segment:
         segment = Segment(folder / f"{number:010d}{_SUFFIX}", number, create=True)
         if sync:
-            _sync_folder(folder)
+            segment.syncs = 1
+            try:
+                sync_directory(folder)
+            except OSError as error:
+                segment.delete()
+                raise _failed(segment.path, error) from error
         return segment
 
     @staticmethod
@@ -52,14 +61,14 @@ class Segment:
         positions: list[int] = []
         at = self.size
         for record, payload in records:
-            head = record.pack()
+            head = record.pack(self.syncs)
             positions.append(at + len(head))
             parts += [head, payload, bytes(padding(record.length))]
             at += record.padded
         try:
             self._write(parts, at - self.size)
         except OSError as error:
-            os.ftruncate(self._fd, self.size)
+            disk().truncate(self._fd, self.size)
             raise _failed(self.path, error) from error
         self.size = at
         return positions
@@ -68,7 +77,7 @@ class Segment:
         at = self.size
         views = [v for v in (memoryview(p).cast("B") for p in parts) if len(v)]
         while views:
-            written = os.pwritev(self._fd, views[:_MOST_PARTS], at)
+            written = disk().write_at(self._fd, views[:_MOST_PARTS], at)
             at += written
             while views and written >= len(views[0]):
                 written -= len(views[0])
@@ -97,30 +106,26 @@ class Segment:
         return buffer
 
     def cut(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
-        os.fsync(self._fd)
+        disk().truncate(self._fd, size)
+        disk().sync(self._fd)
         self.size = size
 
     def sync(self) -> None:
+        if self.synced == self.size:
+            return
         try:
-            os.fdatasync(self._fd)
+            disk().sync(self._fd)
         except OSError as error:
             raise _failed(self.path, error) from error
+        self.synced = self.size
+        self.syncs = self.syncs % 255 + 1
 
     def delete(self) -> None:
-        self.path.unlink(missing_ok=True)
+        remove(self.path)
 
     def __del__(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _failed(path: Path, error: OSError) -> StorageFailed:

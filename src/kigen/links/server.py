@@ -1,48 +1,33 @@
 """Queues served over Arrow Flight: DoGet reads, DoPut appends with an ack a unit, DoAction does the rest (`protocol.ACTIONS`).
 
 Every message of DoGet and DoPut is one record (`record`) in the metadata of an empty Arrow batch: blocks pass as they lie in the queue,
-compressed or not, and are not decoded on the way. Loopback by default; see `address`.
+compressed or not; what comes is decoded once, to see that it can be. Loopback by default; see `address`.
 
-Invariant: only queues that were added can be reached; clients create none. With a token, no call gets past its check.
+Invariant: only queues that were added can be reached; clients create none. No call gets past the check of its token and its role
+(`tokens`); calls, waits, names and sizes are bounded, so that a caller can keep a server busy, but not fill it.
 """
 
 from __future__ import annotations
 
-import hmac
-import json
 import threading
 import time
-import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.flight as fl
 
 from kigen.links.address import Address, Security, may_serve
 from kigen.links.counters import Counters
-from kigen.links.errors import BadRequest, LinkError, LinkRefused, QueueClosed, UnknownStream
-from kigen.links.protocol import ACTIONS, APPEND, CLOSING, READ, VERSION, Ack, as_flight, parse
+from kigen.links.errors import LinkRefused, UnknownStream
 from kigen.links.queue import Queue
-from kigen.links.serving import Gone, act, give, take
+from kigen.links.service import EMPTY_SCHEMA, ROLE, CopyDesk, Service, TokenCheck
+from kigen.links.tokens import new_secret
 
-EMPTY_SCHEMA = pa.schema([])
+__all__ = ["EMPTY_SCHEMA", "LinkServer"]
 _CLOSING_S = 5.0
-_EMPTY_BATCH = pa.RecordBatch.from_arrays([], schema=EMPTY_SCHEMA)
-
-
-class CopyDesk(Protocol):
-    """Gives the other replica copies of files; see `copies`."""
-
-    def news(self) -> dict[str, Any]: ...
-
-    def listed(self, copy: int) -> dict[str, Any]: ...
-
-    def pieces(self, copy: int, pieces: list[Any], compress: str) -> bytes: ...
-
-    def done(self, copy: int) -> dict[str, Any]: ...
+_MOST_ASKED = 256  # readers that are remembered to have asked
 
 
 class LinkServer:
@@ -61,6 +46,9 @@ class LinkServer:
         security = security or Security()
         where = Address.parse(address)
         tls = may_serve(where, security)
+        if not security.token:  # loopback: whoever is not given it by this process has none
+            security = replace(security, token=new_secret())
+        self.security = Security(security.token, roots=security.roots or security.certificate)  # for clients of this process
         self.queues: dict[str, Queue] = {q.name: q for q in queues}
         self.about, self.deaf = about, deaf
         self.followers: Counter[tuple[str, str]] = Counter()  # (stream, reader) that follow now
@@ -69,11 +57,11 @@ class LinkServer:
         self.counters = Counters()  # sent to each reader and taken from each producer, as "stream/name"
         self.closing = threading.Event()
         try:
-            self._service = _Service(
+            self._service = Service(
                 self,
                 f"grpc{'+tls' if tls else ''}://{where}",
                 tls_certificates=[(security.certificate, security.key)] if tls else None,
-                middleware={"token": _TokenCheck(security.token)} if security.token else None,
+                middleware={ROLE: TokenCheck(security.token)},
             )
         except (pa.ArrowException, OSError) as error:
             raise LinkRefused(f"cannot serve at {where}: {error}") from error
@@ -86,6 +74,11 @@ class LinkServer:
 
     def add(self, queue: Queue) -> None:
         self.queues[queue.name] = queue
+
+    def was_asked(self, reader: str) -> None:
+        asked = dict(self.asked)
+        asked.pop(reader, None)
+        self.asked = {**dict(list(asked.items())[1 - _MOST_ASKED :]), reader: time.monotonic()}
 
     def remove(self, queue: Queue) -> None:
         self.queues.pop(queue.name, None)
@@ -110,150 +103,3 @@ class LinkServer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class _Service(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow counts as untyped
-    def __init__(self, server: LinkServer, location: str, **how: Any) -> None:
-        self._server = server  # before the base class: calls may come at once
-        self._calls: dict[str, _Put] = {}  # appends under way, by the name their client gave them
-        super().__init__(location, **how)
-
-    def do_action(self, context: Any, action: Any) -> Iterator[Any]:
-        try:
-            answer = self._act(context, action.type, action.body)
-        except LinkError as error:
-            raise as_flight(error) from error
-        return iter([fl.Result(answer if isinstance(answer, bytes) else json.dumps(answer).encode())])
-
-    def _act(self, context: Any, kind: str, body: Any) -> dict[str, Any] | bytes:
-        if kind not in ACTIONS:
-            raise BadRequest(f"action '{kind[:40]}': one of {', '.join(ACTIONS)} is required")
-        how = parse(body, ACTIONS[kind])
-        if kind == "hello":
-            if how["version"] != VERSION:
-                raise BadRequest(f"the client speaks version {how['version']}, this server {VERSION}: both must run the same Kigen")
-            return {"version": VERSION, "you": context.peer()}
-        if kind == "about":
-            return self._server.about()
-        if kind == "streams":
-            return {"streams": sorted(self._server.queues), "counters": self._server.counters.to_json()}
-        if kind == "leave":
-            if how["call"] in self._calls:
-                self._calls[how["call"]].left.set()
-            return {}
-        if kind.startswith("copy_"):
-            return self._copy(kind, how)
-        if kind == "open_reader":
-            self._server.asked[how["name"]] = time.monotonic()
-        answer = act(self._server.queue(how["stream"]), kind, how)
-        return {**answer, "deaf": self._server.deaf(), "followed": self._server.followed} if kind == "status" else answer
-
-    def _copy(self, kind: str, how: dict[str, Any]) -> dict[str, Any] | bytes:
-        desk = self._server.copies
-        if desk is None:
-            raise BadRequest(f"no copies are given at {self._server.address}: its nodes file must say standby = 'passive', too")
-        if kind == "copy_news":
-            return desk.news()
-        if kind == "copy_list":
-            return desk.listed(how["copy"])
-        if kind == "copy_pieces":
-            return desk.pieces(how["copy"], how["pieces"], how["compress"])
-        return desk.done(how["copy"])
-
-    def do_get(self, context: Any, ticket: Any) -> Any:
-        try:
-            how = parse(ticket.ticket, READ)
-            queue = self._server.queue(how["stream"])
-        except LinkError as error:
-            raise as_flight(error) from error
-        sent = self._server.counters.of(f"{queue.name}/{how['reader']}")
-        messages = give(queue, how, sent, self._gone(context, threading.Event()))
-        if how["follow_s"] > 0:
-            messages = self._counted((queue.name, how["reader"]), messages)
-        return fl.GeneratorStream(EMPTY_SCHEMA, _for_flight(messages))
-
-    def _counted(self, who: tuple[str, str], messages: Iterator[bytes]) -> Iterator[bytes]:
-        followers = self._server.followers
-        followers[who] += 1
-        try:
-            yield from messages
-        finally:
-            followers[who] -= 1
-
-    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        put = _Put(writer)
-        name = ""
-        try:
-            how = parse(descriptor.command or b"", APPEND)
-            queue = self._server.queue(how["stream"])
-            name = how["call"] or uuid.uuid4().hex
-            self._calls[name] = put
-            taken = self._server.counters.of(f"{queue.name}/{how['producer']}")
-            gone = self._gone(context, put.left)
-            for ack in take(queue, how, _messages(reader, gone), taken, gone):
-                put.write(ack)
-        except LinkError as error:
-            raise as_flight(error) from error
-        finally:
-            self._calls.pop(name, None)
-            put.end()
-
-    def say_closing(self) -> None:
-        for put in list(self._calls.values()):
-            with suppress(fl.FlightError, pa.ArrowException, OSError):
-                put.write(CLOSING)
-
-    def _gone(self, context: Any, left: threading.Event) -> Gone:
-        def check() -> None:
-            if self._server.closing.is_set():
-                raise QueueClosed("the server is closing")
-            if left.is_set() or context.is_cancelled():
-                raise QueueClosed("the client is gone")
-
-        return check
-
-
-class _Put:
-    """A stream of appends under way. Flight's writer must not be touched once the call has returned: hence the lock and the end."""
-
-    def __init__(self, writer: Any) -> None:
-        self._writer: Any = writer
-        self._lock = threading.Lock()
-        self.left = threading.Event()  # its client left
-
-    def write(self, ack: Ack) -> None:
-        with self._lock:
-            if self._writer is not None:
-                self._writer.write(ack.pack())
-
-    def end(self) -> None:
-        with self._lock:
-            self._writer = None
-
-
-def _for_flight(messages: Iterator[bytes]) -> Iterator[tuple[Any, bytes]]:
-    try:
-        for message in messages:
-            yield _EMPTY_BATCH, message
-    except LinkError as error:
-        raise as_flight(error) from error
-
-
-def _messages(reader: Any, gone: Gone) -> Iterator[Any]:
-    while True:
-        try:
-            message = reader.read_chunk().app_metadata
-        except StopIteration:
-            return
-        gone()
-        yield message
-
-
-class _TokenCheck(fl.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow counts as untyped
-    def __init__(self, token: str) -> None:
-        self._expected = f"Bearer {token}".encode()
-
-    def start_call(self, info: Any, headers: dict[str, list[str]]) -> None:
-        given = headers.get("authorization", [""])[0]
-        if not hmac.compare_digest(given.encode(), self._expected):
-            raise fl.FlightUnauthenticatedError("the token is missing or wrong")

@@ -1,6 +1,7 @@
 """What a server does with a queue for a call, apart from Flight: give blocks, take units, act. Messages are records as bytes.
 
 Invariant: a call that waits looks up every half second (`gone` raises when nobody waits for it any more): none outlives its client by much.
+Nothing is stored that whoever reads it could not decode: blocks are decoded and validated here first, and thrown away again.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Any
 from kigen.links.counters import Tally
 from kigen.links.errors import BadRequest, QueueFull
 from kigen.links.opening import schema_text
-from kigen.links.payload import Encoded, codec_number
-from kigen.links.protocol import Ack
+from kigen.links.parties import MOST_PARTIES
+from kigen.links.payload import Encoded, codec_number, decode
+from kigen.links.protocol import LONGEST_NAME, Ack
 from kigen.links.queue import Queue
 from kigen.links.reading import Reading
 from kigen.links.record import NO_PROGRESS, STATE, TUPLES, Record, checksum, from_message
@@ -22,6 +24,8 @@ from kigen.links.record import NO_PROGRESS, STATE, TUPLES, Record, checksum, fro
 Gone = Callable[[], None]
 Fields = dict[str, Any]
 _LOOK_S = 0.5
+_MOST_BLOCKS, _MOST_BYTES = 65_536, 1 << 30  # of one unit
+_LAST_NUMBER = 2**62
 
 
 def give(queue: Queue, how: Fields, sent: Tally, gone: Gone) -> Iterator[bytes]:
@@ -69,16 +73,30 @@ def take(queue: Queue, how: Fields, messages: Iterable[Any], taken: Tally, gone:
     """Appends unit after unit; an ack for each, when it is as durable as the queue promises."""
     unit: list[Encoded] = []
     first: Record | None = None
+    size = 0
     for data in messages:
         record, payload = from_message(data)
-        first = first or record
+        first, size = first or record, size + record.length
+        _require(queue, record, payload)
+        if len(unit) >= _MOST_BLOCKS or size > _MOST_BYTES:
+            raise BadRequest(f"a unit of more than {_MOST_BLOCKS:,} blocks or {_MOST_BYTES:,} bytes: send it in several")
         if record.count:
             unit.append(Encoded(payload, record.codec, record.count, record.length, record.crc))
             taken.add(record.count, record.length, record.length)
         if record.more:
             continue
         yield _append(queue, how, unit, first.sequence, record.progress_us, gone)
-        unit, first = [], None
+        unit, first, size = [], None, 0
+
+
+def _require(queue: Queue, record: Record, payload: Any) -> None:
+    """Raises BadRequest unless the block can be read by whoever reads the stream."""
+    if record.kind != TUPLES or not 0 <= record.sequence < _LAST_NUMBER:
+        raise BadRequest("a block with a sequence number is required")
+    if record.count:
+        decode(payload, record.codec, queue.schema, record.count)
+    elif record.length:
+        raise BadRequest("a block of no rows holds bytes all the same")
 
 
 def _append(queue: Queue, how: Fields, unit: list[Encoded], sequence: int, progress_us: int, gone: Gone) -> Ack:
@@ -107,8 +125,11 @@ def act(queue: Queue, action: str, how: Fields) -> Fields:
     if action == "ack":
         return {"start": queue.ack(**given)}
     if action == "require":
-        if not all(isinstance(name, str) for name in given["readers"]):
-            raise BadRequest("names of readers are required")
+        if (
+            not all(isinstance(name, str) and len(name) <= LONGEST_NAME for name in given["readers"])
+            or len(given["readers"]) > MOST_PARTIES
+        ):
+            raise BadRequest(f"names of readers are required, at most {MOST_PARTIES}")
         return {"start": queue.require(given["readers"])}
     if action == "trim":
         return {"start": queue.trim(given["offset"])}

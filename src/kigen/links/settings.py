@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from kigen.links.errors import BadRequest
+from kigen.links.layout import MOST_COLUMNS
 from kigen.links.payload import codec_number
 
 MIB = 1 << 20
@@ -55,11 +56,16 @@ def require_name(name: str) -> str:
 
 
 def require_plain_columns(schema: pa.Schema) -> None:
-    """A message without its schema cannot carry dictionaries."""
+    """A message without its schema cannot carry dictionaries; and a block's buffers must follow from its columns alone."""
+    if len(schema) > MOST_COLUMNS:
+        raise BadRequest(f"{len(schema):,} columns: at most {MOST_COLUMNS:,} can be in a queue")
     for field in schema:
-        if _has_dictionary(field.type):
-            raise BadRequest(f"column '{field.name}' is dictionary-encoded: decode it before it enters a queue")
+        if _is_encoded(field.type):
+            raise BadRequest(f"column '{field.name}' is dictionary-encoded, or encoded in another way: decode it before it enters a queue")
 
 
-def _has_dictionary(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_dictionary(kind)) or any(_has_dictionary(kind.field(i).type) for i in range(kind.num_fields))
+def _is_encoded(kind: pa.DataType) -> bool:
+    types = pa.types
+    odd = types.is_dictionary(kind) or types.is_run_end_encoded(kind) or types.is_union(kind) or isinstance(kind, pa.BaseExtensionType)
+    views = types.is_string_view(kind) or types.is_binary_view(kind) or types.is_list_view(kind) or types.is_large_list_view(kind)
+    return bool(odd or views) or any(_is_encoded(kind.field(i).type) for i in range(kind.num_fields))

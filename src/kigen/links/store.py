@@ -20,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from kigen.durable import sync_directory
 from kigen.links.errors import StorageFailed
 from kigen.links.payload import Encoded
 from kigen.links.record import NO_PROGRESS, STATE, Record, checksum
@@ -66,6 +67,13 @@ class Store:
         self.segments = segments
         for kept in blocks:
             self._add(kept)
+        for segment in segments:
+            segment.syncs = (segment.syncs or 1) if self._syncs else 0
+        if self._syncs:  # what a kill left with the operating system is visible from now on, so it must outlive a power cut, too
+            for segment in segments:
+                self._checked(segment.sync)
+            assert self._folder is not None
+            sync_directory(self._folder)
 
     def append(self, records: Sequence[tuple[Record, Encoded]], progress_us: Sequence[int], sync: bool) -> None:
         """Adds one unit, whole or not at all; `progress_us` a block: what the queue promises behind it."""
@@ -115,6 +123,8 @@ class Store:
         while self._cached and self._cached[0].record.end <= start:
             self.memory_used -= self._cached.popleft().record.length
         while len(self.segments) > 1 and self.segments[0].end <= start:
+            if self._syncs and not self.segments[-1].synced:
+                self.sync()  # what makes the deleted one dispensable stands at the head of the last: it must not vanish with it
             self.segments.pop(0).delete()
 
     def sync(self) -> None:

@@ -24,7 +24,7 @@ import pyarrow.flight as fl
 from kigen.links.client import Link
 from kigen.links.counters import Tally
 from kigen.links.errors import LinkDown, LinkError, SequenceGap
-from kigen.links.payload import codec_number, encode
+from kigen.links.payload import codec_number, encode_all
 from kigen.links.protocol import CLOSING, Ack, request
 from kigen.links.queue import MAIN
 from kigen.links.record import NO_PROGRESS, TUPLES, Record
@@ -142,7 +142,7 @@ class LinkWriter:
 
     def _unit(self, batches: list[pa.RecordBatch], at: int, progress_us: int | None) -> _Unit:
         promised = NO_PROGRESS if progress_us is None else progress_us
-        blocks = [encode(b, self._codec) for b in batches if b.num_rows]
+        blocks = [block for b in batches for block in encode_all(b, self._codec)]
         messages, sequence = [], at
         for place, e in enumerate(blocks):
             more = place < len(blocks) - 1
