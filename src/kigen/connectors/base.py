@@ -43,9 +43,11 @@ class Range:
     last_ts_us: int | None = None  # timestamp of about the last tuple, for keeping streams in step; a hint only
     progress_us: int | None = None  # live sources: every later tuple has a timestamp >= this
     ended: bool = False  # the stream holds nothing after `end`
+    checksum: int | None = None  # of what was read when a task first took it in: a replay must find the same
 
     def to_json(self) -> dict[str, Any]:
-        return dict(self.__dict__)
+        """Without a checksum, as older Kigens wrote it."""
+        return {name: value for name, value in self.__dict__.items() if name != "checksum" or value is not None}
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> Range:
@@ -62,6 +64,29 @@ class Rows:
     shed: pa.Table | None = None  # what SHED let go, in the same columns
     arrivals_us: Times | None = None  # live sources: when each tuple arrived; a log's tuples arrive when they are admitted
     given: StreamInput | None = None  # what a task takes in, where the rows themselves tell how far time has come
+    checksum: int | None = None  # of the bytes that were read; None: the source keeps checksums of its own, or makes its rows up
+
+
+def checked(piece: Range, rows: Rows, file: str) -> Rows:
+    """The rows, if they are made of the bytes that the range was first read with. Raises InputError."""
+    if piece.checksum is None or rows.checksum == piece.checksum:
+        return rows
+    raise InputError(
+        f"has changed since it was read: {place_of_range(piece)} of stream '{piece.stream}' had checksum {piece.checksum:08x}, now it is "
+        f"{rows.checksum or 0:08x}. The state in the checkpoint is made of the old bytes, which a restart reads again. Put the old file "
+        f"back (was it rotated or rewritten?), or start from the beginning with a new --checkpoint directory",
+        file,
+    )
+
+
+def place_of_range(piece: Range) -> str:
+    """Which part of a file it is, for people."""
+    start, end = piece.start, piece.end
+    if "byte" in end:
+        first = start["byte"] if start.get("file") == end.get("file") else 0
+        return f"bytes {first} to {end['byte']}"
+    first = f"{start['group']}, row {start['row']}" if start.get("file") == end.get("file") else "0"
+    return f"row group {first} to row group {end.get('group')}, row {end.get('row')}"
 
 
 class Source(ABC):

@@ -6,7 +6,7 @@ about 2 log n casts a misfit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from itertools import product
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kigen.lifetimes.bounded import FIRST_US, LAST_US
 from kigen.plan.types import Schema, Type
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,6 +46,27 @@ def with_ts(columns: list[pa.ChunkedArray], schema: Schema, timestamp: int) -> p
     chunks = [chunk.view(pa.int64()) for chunk in columns[timestamp].chunks]
     names = [f"c{i}" for i in range(len(schema))]
     return pa.table([*columns, pa.chunked_array(chunks, pa.int64())], names=[*names, "_ts"])
+
+
+def in_range(times: pa.Array) -> pa.Array:
+    """The timestamps as they are. Raises ArrowInvalid if one lies before the year 1 or after 9999: it could not be written, and the end of
+    its lifetime might not even be a number."""
+    found = pc.min_max(times.view(pa.int64())).as_py()
+    if found["min"] is not None and (found["min"] < FIRST_US or found["max"] > LAST_US):
+        raise pa.ArrowInvalid("a time before the year 1 or after 9999")
+    return times
+
+
+def are_in_range(columns: Iterable[pa.ChunkedArray]) -> bool:
+    """Whether all timestamps among these columns are."""
+    try:
+        for column in columns:
+            if pa.types.is_timestamp(column.type):
+                for chunk in column.chunks:
+                    in_range(chunk)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def convert(texts: pa.Array, type_: Type) -> tuple[pa.Array, npt.NDArray[np.int64]]:
@@ -97,7 +119,7 @@ _CASTS: dict[Type, Callable[[pa.Array], pa.Array]] = {
     Type.BIGINT: lambda texts: _trimmed(texts).cast(pa.int64()),
     Type.DOUBLE: lambda texts: _trimmed(texts).cast(pa.float64()),
     Type.STRING: _text,
-    Type.TIMESTAMP: lambda texts: _text(texts).cast(_UTC).view(pa.timestamp("us")),
+    Type.TIMESTAMP: lambda texts: in_range(_text(texts).cast(_UTC).view(pa.timestamp("us"))),
 }
 
 # Every text that the cast takes matches; few others do. Spares the search most of the misfits.

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pcsv
 
+from kigen.connectors.ahead import NO_LIMIT, Ahead
 from kigen.connectors.bad_rows import BadRows, null_timestamp, shown, wrong_type
 from kigen.connectors.base import Rows
 from kigen.connectors.casting import convert, with_ts
@@ -20,7 +21,9 @@ from kigen.connectors.text_source import Span
 from kigen.plan.nodes import Stream
 
 
-def parse_by_text(span: Span, stream: Stream, timestamp: int, file: str, width: int, places: tuple[int, ...]) -> Rows:
+def parse_by_text(
+    span: Span, stream: Stream, timestamp: int, file: str, width: int, places: tuple[int, ...], ahead: Ahead = NO_LIMIT
+) -> Rows:
     data = span.data
     starts = record_starts(data)
     bad = BadRows(file, stream.on_error_skip)
@@ -46,6 +49,9 @@ def parse_by_text(span: Span, stream: Stream, timestamp: int, file: str, width: 
             for at in np.flatnonzero(text.is_null().to_numpy(zero_copy_only=False)).tolist():
                 row = int(rows[at])
                 bad.add(row, int(lines[row]), index, column.name, null_timestamp("an empty field"))
+            for at in ahead.beyond(values).tolist():
+                row = int(rows[at])
+                bad.add(row, int(lines[row]), index, column.name, ahead.message(text[at].as_py().decode("utf-8", "backslashreplace")))
         columns.append(values)
     skipped, errors = bad.settle()
     keep = pa.array(bad.good(len(starts))[rows])

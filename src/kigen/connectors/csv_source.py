@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 
 from kigen.connectors.base import InputError, Rows
-from kigen.connectors.casting import FALSE_TEXTS, TRUE_TEXTS, csv_type, iso_us, with_ts, without_zone
+from kigen.connectors.casting import FALSE_TEXTS, TRUE_TEXTS, are_in_range, csv_type, iso_us, with_ts, without_zone
 from kigen.connectors.columns import place_of
 from kigen.connectors.csv_bad_rows import parse_by_text
 from kigen.connectors.records import Offsets, is_open, record_ends
@@ -73,8 +73,10 @@ class CsvSource(TextSource):
         columns: list[pa.ChunkedArray] | None = None
         with suppress(pa.ArrowInvalid):
             columns = self._parse_fast(span.data, header)
-        if columns is None or columns[self.timestamp].null_count or is_open(span.data):
-            return parse_by_text(span, self.stream, self.timestamp, self.files.full(span.name), header.width, header.places)
+        ahead = self.ahead
+        far = columns is not None and (not are_in_range(columns) or ahead.any_beyond(columns[self.timestamp]))
+        if columns is None or far or columns[self.timestamp].null_count or is_open(span.data):
+            return parse_by_text(span, self.stream, self.timestamp, self.files.full(span.name), header.width, header.places, ahead)
         return Rows(with_ts(columns, self.stream.schema, self.timestamp))
 
     def _parse_fast(self, data: bytes, header: Header) -> list[pa.ChunkedArray]:

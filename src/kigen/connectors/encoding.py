@@ -6,9 +6,6 @@ the output reaches, and travels by pickle; a file is whole when `finish` returns
 
 from __future__ import annotations
 
-import errno
-import os
-import shutil
 from abc import ABC, abstractmethod
 
 import pyarrow as pa
@@ -29,6 +26,7 @@ def output_columns(table: pa.Table, schema: Schema, is_stream: bool) -> list[pa.
 class Encoder(ABC):
     def __init__(self, schema: Schema, is_stream: bool) -> None:
         self.schema, self.is_stream = schema, is_stream
+        self.syncs = True  # finished files outlive a power cut
 
     @abstractmethod
     def start(self, path: str) -> Encoding:
@@ -44,19 +42,3 @@ class Encoding(ABC):
     @abstractmethod
     def finish(self) -> None:
         """All is in; what the sink will not write again itself is durable when this returns."""
-
-
-def move_durable(source: str, target: str) -> None:
-    """Rename a durable file; onto another file system by a copy. The target's name is durable after `sync_directory` only."""
-    try:
-        os.rename(source, target)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        partial = os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.tmp")
-        with open(source, "rb") as given, open(partial, "wb") as taken:
-            shutil.copyfileobj(given, taken, 1 << 20)
-            taken.flush()
-            os.fsync(taken.fileno())
-        os.rename(partial, target)
-        os.remove(source)

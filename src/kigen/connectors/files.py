@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
+import time
 
 from kigen.connectors.base import InputError
 
@@ -31,6 +32,13 @@ class Files:
     def size(self, name: str) -> int:
         try:
             return os.path.getsize(self.full(name))
+        except OSError as error:
+            raise InputError(f"cannot be read ({error.strerror}); it was there when the run began", self.full(name)) from error
+
+    def age_s(self, name: str) -> float:
+        """How long ago it was last written to."""
+        try:
+            return time.time() - os.path.getmtime(self.full(name))
         except OSError as error:
             raise InputError(f"cannot be read ({error.strerror}); it was there when the run began", self.full(name)) from error
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from kigen.connectors.ahead import NO_LIMIT, Ahead
 from kigen.connectors.bad_rows import BadRows, null_timestamp, shown, wrong_type
 from kigen.connectors.base import Rows
 from kigen.connectors.casting import convert_texts, with_ts
@@ -32,7 +33,7 @@ class _Twice(ValueError):
     """A key that stands twice in an object."""
 
 
-def parse_by_line(span: Span, stream: Stream, timestamp: int, file: str) -> Rows:
+def parse_by_line(span: Span, stream: Stream, timestamp: int, file: str, ahead: Ahead = NO_LIMIT) -> Rows:
     bad = BadRows(file, stream.on_error_skip)
     found: list[list[Any]] = [[] for _ in stream.schema]
     numbers: list[int] = []
@@ -54,6 +55,9 @@ def parse_by_line(span: Span, stream: Stream, timestamp: int, file: str) -> Rows
                 bad.add(number, number, index, column.name, null_timestamp("null" if column.name in value else "no such key"))
             found[index].append(entry)
     columns = [_column(found[i], i, stream, numbers, bad) for i in range(len(stream.schema))]
+    for at in ahead.beyond(columns[timestamp]).tolist():
+        number = numbers[at]
+        bad.add(number, number, timestamp, stream.schema[timestamp].name, ahead.message(str(found[timestamp][at])))
     skipped, errors = bad.settle()
     keep = pa.array([number not in bad for number in numbers], pa.bool_())
     return Rows(with_ts([pa.chunked_array([c.filter(keep)]) for c in columns], stream.schema, timestamp), skipped, errors)

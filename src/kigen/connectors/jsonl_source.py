@@ -47,8 +47,8 @@ class JsonlSource(TextSource):
 
     def parse(self, span: Span) -> Rows:
         columns = self._parse_fast(span.data)
-        if columns is None or columns[self.timestamp].null_count:
-            return parse_by_line(span, self.stream, self.timestamp, self.files.full(span.name))
+        if columns is None or columns[self.timestamp].null_count or self.ahead.any_beyond(columns[self.timestamp]):
+            return parse_by_line(span, self.stream, self.timestamp, self.files.full(span.name), self.ahead)
         return Rows(with_ts(columns, self.stream.schema, self.timestamp))
 
     def _parse_fast(self, data: bytes) -> list[pa.ChunkedArray] | None:

@@ -23,14 +23,15 @@ SINKS = ("csv", "parquet", "console")
 
 
 def open_source(stream: Stream, directory: str, draining: bool, start_us: int | None) -> Source:
-    """The stream's connector; no I/O yet. `start_us` is when the run began: a live synthetic stream's times count from it."""
+    """The stream's connector; no I/O yet. `start_us` is when the run began: a live synthetic stream's times, and AHEAD of a
+    file, count from it."""
     match stream.source.name.lower():
         case "csv":
-            return CsvSource(stream, directory)
+            return CsvSource(stream, directory, start_us, draining)
         case "parquet":
-            return ParquetSource(stream, directory)
+            return ParquetSource(stream, directory, start_us)
         case "jsonl" | "json":
-            return JsonlSource(stream, directory)
+            return JsonlSource(stream, directory, start_us, draining)
         case "synthetic":
             return SyntheticSource(stream, draining, start_us)
     raise _unknown(f"stream '{stream.name}'", stream.source.name, SOURCES)

@@ -1,13 +1,16 @@
 """`FROM parquet (path = ...)`: ranges of rows, counted by row group.
 
-Invariant: a position is (file, row group, row in it); ranges never span files; values are taken over losslessly or refused. Cost: a
+Invariant: a position is (file, row group, row in it); ranges never span files; values are taken over losslessly or refused. A range's
+checksum is that of the bytes of its whole row groups. Cost: a
 row group is decoded once while ranges pass through it, and ahead of time (kigen.connectors.parquet_groups); the driver reads footers and
 the timestamp column.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,9 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kigen.connectors.ahead import Ahead
 from kigen.connectors.bad_rows import BadRows, null_timestamp, wrong_type
-from kigen.connectors.base import InputError, Position, Range, Rows, Source
-from kigen.connectors.casting import bisect_cast, with_ts
+from kigen.connectors.base import InputError, Position, Range, Rows, Source, checked
+from kigen.connectors.casting import bisect_cast, in_range, with_ts
 from kigen.connectors.columns import place_of
 from kigen.connectors.files import Files
 from kigen.connectors.options import check_names, path_of
@@ -25,14 +29,17 @@ from kigen.connectors.parquet_groups import Group, RowGroups
 from kigen.plan.nodes import Stream
 from kigen.plan.types import Type
 
+_CHECKSUM = b"kigen.checksum"  # in a decoded group's metadata
+
 
 class ParquetSource(Source):
-    def __init__(self, stream: Stream, directory: str) -> None:
+    def __init__(self, stream: Stream, directory: str, started_us: int | None = None) -> None:
         owner = f"stream '{stream.name}'"
         check_names(owner, stream.source, ("path",))
         if stream.timestamp is None:
             raise InputError(f"{owner} comes from a file: write TIMESTAMP BY and the column that holds each tuple's time")
         self.stream, self.timestamp = stream, stream.timestamp
+        self.ahead = Ahead.of_file(stream, started_us)
         self.files = Files(path_of(owner, stream.source), directory, (".parquet",))
         self._footers: dict[str, tuple[pq.FileMetaData, tuple[str, ...]]] = {}
         self._groups = RowGroups(self._decode, self._following)
@@ -73,7 +80,9 @@ class ParquetSource(Source):
         if not parts:
             columns = [pa.chunked_array([], c.type.arrow) for c in self.stream.schema]
             return Rows(with_ts(columns, self.stream.schema, self.timestamp))
-        return self._typed(name, first, pa.concat_tables(parts))
+        checksum = zlib.crc32(b"".join(part.schema.metadata[_CHECKSUM] for part in parts))
+        checked(piece, Rows(parts[0], checksum=checksum), self.files.full(name))
+        return replace(self._typed(name, first, pa.concat_tables(parts)), checksum=checksum)
 
     def fraction(self, position: Position) -> float | None:
         counts = {name: sum(self._sizes(name)) for name in self.files.names}
@@ -91,12 +100,15 @@ class ParquetSource(Source):
             before = 0
             for chunk, misfits in chunks:
                 for at in misfits.tolist():
-                    message = wrong_type(str(found[before + at]), column.type)
+                    message = wrong_type(_text(found[before + at]), column.type)
                     bad.add(before + at, None, index, column.name, f"row {first + before + at + 1}: {message}")
                 before += len(chunk)
             if index == self.timestamp and found.null_count:
                 for at in np.flatnonzero(found.is_null().to_numpy()).tolist():
                     bad.add(at, None, index, column.name, f"row {first + at + 1}: {null_timestamp('NULL')}")
+            if index == self.timestamp:
+                for at in self.ahead.beyond(values).tolist():
+                    bad.add(at, None, index, column.name, f"row {first + at + 1}: {self.ahead.message(_text(found[at]))}")
             columns.append(values)
         skipped, errors = bad.settle()
         if skipped:
@@ -142,9 +154,22 @@ class ParquetSource(Source):
         columns = list(names if wanted is None else wanted)
         try:
             with pq.ParquetFile(self.files.full(name), metadata=footer, pre_buffer=False) as file:
-                return file.read_row_group(number, columns=columns, use_threads=False).select(columns)
+                table = file.read_row_group(number, columns=columns, use_threads=False).select(columns)
+            return table if wanted is not None else table.replace_schema_metadata({_CHECKSUM: self._checksum(name, number, columns)})
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"row group {number} cannot be read: {error}", self.files.full(name)) from error
+
+    def _checksum(self, name: str, number: int, columns: list[str]) -> bytes:
+        """Of the bytes of these columns in a row group, compressed as they are: cheap beside decoding them."""
+        group, found = self._footer(name)[0].row_group(number), 0
+        with open(self.files.full(name), "rb") as file:
+            for place in range(group.num_columns):
+                column = group.column(place)
+                if column.path_in_schema.split(".")[0] in columns:
+                    first = column.data_page_offset if not column.has_dictionary_page else column.dictionary_page_offset
+                    file.seek(first)
+                    found = zlib.crc32(file.read(column.total_compressed_size), found)
+        return f"{number}:{found:08x};".encode()
 
     def _footer(self, name: str) -> tuple[pq.FileMetaData, tuple[str, ...]]:
         """The file's metadata and its names of the declared columns; raises InputError if one is missing or of a wrong type."""
@@ -163,6 +188,14 @@ class ParquetSource(Source):
                 names.append(found)
             self._footers[name] = (footer, tuple(names))
         return self._footers[name]
+
+
+def _text(value: pa.Scalar) -> str:
+    """A value for people. Python's own times end with the year 9999, and Arrow's texts are made of them."""
+    try:
+        return str(value)
+    except (OverflowError, ValueError):
+        return f"{value.cast(pa.int64())} since 1970, in {value.type}"
 
 
 def _may_become(found: pa.DataType, wanted: Type) -> bool:
@@ -185,5 +218,6 @@ def cast_lossless(values: pa.Array, type_: Type) -> pa.Array:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if type_ is Type.TIMESTAMP and pa.types.is_timestamp(values.type):
-        return values.cast(pa.timestamp("us", values.type.tz)).view(pa.timestamp("us"))
-    return values.cast(type_.arrow)
+        return in_range(values.cast(pa.timestamp("us", values.type.tz)).view(pa.timestamp("us")))
+    cast = values.cast(type_.arrow)
+    return in_range(cast) if type_ is Type.TIMESTAMP else cast

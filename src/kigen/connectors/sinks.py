@@ -7,7 +7,6 @@ NULL if undetermined) or `_at`. Large results come as files that a worker has en
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -20,6 +19,8 @@ Mark = dict[str, Any]  # JSON
 
 
 class Sink(ABC):
+    syncs = True  # what `mark` names outlives a power cut; False: a kill of the process only
+
     def __init__(self, schema: Schema, is_stream: bool) -> None:
         self.schema, self.is_stream = schema, is_stream
 
@@ -32,10 +33,13 @@ class Sink(ABC):
 
     @abstractmethod
     def mark(self) -> Mark:
-        """How far the output reaches; durable when this returns."""
+        """How far the output reaches; as durable as `syncs` says when this returns."""
 
     @abstractmethod
     def close(self) -> None: ...
+
+    def interrupt(self) -> None:  # noqa: B027 - most never wait
+        """Ends a `write` or `mark` that waits for somebody else, from another thread; what it was at is given up."""
 
     def encoder(self) -> Encoder | None:
         """What workers encode large results with; None: results must come as tables."""
@@ -44,12 +48,3 @@ class Sink(ABC):
     def adopt(self, path: str) -> None:
         """Take over a file that this sink's encoder has finished; it is moved or deleted."""
         raise TypeError(f"{type(self).__name__} takes no files, got {path}")
-
-
-def sync_directory(path: str) -> None:
-    """Make new, renamed and deleted names in a directory durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

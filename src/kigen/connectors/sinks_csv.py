@@ -9,14 +9,14 @@ from __future__ import annotations
 import io
 import os
 import shutil
-from typing import BinaryIO
 
 import polars as pl
 import pyarrow as pa
 
 from kigen.connectors.base import InputError
 from kigen.connectors.encoding import Encoder, Encoding, output_columns, times_of
-from kigen.connectors.sinks import Mark, Sink, sync_directory
+from kigen.connectors.sinks import Mark, Sink
+from kigen.durable import WrittenFile, make_directories, remove, sync_directory
 from kigen.plan.types import Schema
 
 _TIME = "%Y-%m-%dT%H:%M:%S%.6fZ"
@@ -56,24 +56,23 @@ class CsvSink(Sink):
         super().__init__(schema, is_stream)
         self.path = os.path.normpath(path)
         self._encoder = CsvEncoder(schema, is_stream)
-        self._file: BinaryIO | None = None
+        self._file: WrittenFile | None = None
 
     def open(self, mark: Mark | None) -> None:
         directory = os.path.dirname(self.path) or "."
-        os.makedirs(directory, exist_ok=True)
+        make_directories(directory, self.syncs)
         if mark is None:
-            self._file = open(self.path, "wb")  # noqa: SIM115 (lives until close)
+            self._file = WrittenFile(self.path)
             self._file.write(_header([column.name for column in self.schema] + list(times_of(self.is_stream))))
-            sync_directory(directory)
+            if self.syncs:
+                sync_directory(directory)
             return
         keep = int(mark["bytes"])
         found = os.path.getsize(self.path) if os.path.exists(self.path) else 0
         if found < keep:
             message = f"the checkpoint needs its first {keep} bytes, found {found}: put the file back, or use a new checkpoint"
             raise InputError(message, self.path)
-        self._file = open(self.path, "r+b")  # noqa: SIM115
-        self._file.truncate(keep)
-        self._file.seek(keep)
+        self._file = WrittenFile(self.path, keep)
 
     def write(self, table: pa.Table) -> None:
         assert self._file is not None, "open first"
@@ -88,12 +87,12 @@ class CsvSink(Sink):
         assert self._file is not None, "open first"
         with open(path, "rb") as lines:
             shutil.copyfileobj(lines, self._file, 1 << 20)
-        os.remove(path)
+        remove(path)
 
     def mark(self) -> Mark:
         assert self._file is not None, "open first"
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        if self.syncs:
+            self._file.sync()
         return {"bytes": self._file.tell()}
 
     def close(self) -> None:

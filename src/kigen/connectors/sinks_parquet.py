@@ -12,8 +12,10 @@ import re
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kigen.connectors.encoding import Encoder, Encoding, move_durable, output_columns, times_of
-from kigen.connectors.sinks import Mark, Sink, sync_directory
+from kigen.connectors.base import InputError
+from kigen.connectors.encoding import Encoder, Encoding, output_columns, times_of
+from kigen.connectors.sinks import Mark, Sink
+from kigen.durable import WrittenFile, make_directories, move, remove, sync_directory
 from kigen.plan.types import Schema
 
 _PART = re.compile(r"part-([0-9]{5,})\.parquet")
@@ -42,7 +44,7 @@ class _Part(Encoding):
         self._encoder, schema = encoder, encoder.arrow_schema
         texts = [f.name for f in schema if pa.types.is_string(f.type)]
         encoding = {f.name: "DELTA_BINARY_PACKED" for f in schema if _whole(f.type)}
-        self._file = open(path, "wb")  # noqa: SIM115 (lives until finish)
+        self._file = WrittenFile(path)
         self._writer = pq.ParquetWriter(self._file, schema, use_dictionary=texts, column_encoding=encoding)
         self._waiting: list[pa.Table] = []
         self._rows = 0
@@ -61,8 +63,8 @@ class _Part(Encoding):
     def finish(self) -> None:
         self._flush()
         self._writer.close()
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        if self._encoder.syncs:
+            self._file.sync()
         self._file.close()
 
 
@@ -81,13 +83,18 @@ class ParquetSink(Sink):
 
     def open(self, mark: Mark | None) -> None:
         """Only names that a sink gives are touched: other files in the directory stay."""
-        os.makedirs(self.path, exist_ok=True)
+        make_directories(self.path, self.syncs)
         self._waiting, self._parts = [], 0 if mark is None else int(mark["parts"])
         for name in os.listdir(self.path):
             part = _PART.fullmatch(name)
             if _TEMPORARY.fullmatch(name) or (part and int(part.group(1)) >= self._parts):
-                os.remove(os.path.join(self.path, name))
-        sync_directory(self.path)
+                remove(os.path.join(self.path, name))
+        missing = next((n for n in range(self._parts) if not os.path.exists(self._part(n))), None)
+        if missing is not None:
+            message = f"the checkpoint needs its first {self._parts} parts, and this one is not there: put it back, or use a new checkpoint"
+            raise InputError(message, self._part(missing))
+        if self.syncs:
+            sync_directory(self.path)
 
     def write(self, table: pa.Table) -> None:
         if table.num_rows:
@@ -96,6 +103,7 @@ class ParquetSink(Sink):
             self._flush()
 
     def encoder(self) -> Encoder:
+        self._encoder.syncs = self.syncs
         return self._encoder
 
     def adopt(self, path: str) -> None:
@@ -104,9 +112,9 @@ class ParquetSink(Sink):
 
     def mark(self) -> Mark:
         self._flush()
-        if self._renamed:
+        if self._renamed and self.syncs:
             sync_directory(self.path)
-            self._renamed = False
+        self._renamed = False
         return {"parts": self._parts}
 
     def close(self) -> None:
@@ -116,6 +124,7 @@ class ParquetSink(Sink):
         if not self._waiting:
             return
         temporary = os.path.join(self.path, f".part-{self._parts:05d}.parquet.tmp")
+        self._encoder.syncs = self.syncs
         part = self._encoder.start(temporary)
         for table in self._waiting:
             part.add(table)
@@ -123,8 +132,11 @@ class ParquetSink(Sink):
         self._waiting = []
         self._place(temporary)
 
+    def _part(self, number: int) -> str:
+        return os.path.join(self.path, f"part-{number:05d}.parquet")
+
     def _place(self, finished: str) -> None:
-        move_durable(finished, os.path.join(self.path, f"part-{self._parts:05d}.parquet"))
+        move(finished, self._part(self._parts), self.syncs)
         self._parts += 1
         self._renamed = True
 

@@ -1,0 +1,82 @@
+"""`AHEAD n SECONDS`: a row that is dated too far in the future is a bad row, since it would make all later rows late.
+
+Too far is told by recorded values only, so that a replay decides the same: in a file, from when the first run on the checkpoint began (its
+offsets say); in a live stream, from when the row arrived. Cost: one comparison a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kigen.connectors.bad_rows import KEPT, shown
+from kigen.connectors.base import InputError, LiveSource, Rows, Source
+from kigen.plan.nodes import LINK, Stream
+
+LIVE_US = 3_600_000_000  # of a live stream that does not say
+_NONE = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """The last time that a row of a file may have; None: any."""
+
+    latest_us: int | None = None
+
+    @staticmethod
+    def of_file(stream: Stream, started_us: int | None) -> Ahead:
+        return Ahead() if stream.ahead_us is None or started_us is None else Ahead(started_us + stream.ahead_us)
+
+    def any_beyond(self, times: pa.ChunkedArray) -> bool:
+        if self.latest_us is None:
+            return False
+        last = pc.max(times.cast(pa.int64())).as_py()
+        return last is not None and last > self.latest_us
+
+    def beyond(self, times: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int64]:
+        """The places of the rows that lie beyond; NULL does not."""
+        if self.latest_us is None:
+            return _NONE
+        far = pc.fill_null(pc.greater(times.cast(pa.int64()), self.latest_us), False)
+        return np.flatnonzero(np.asarray(far))
+
+    def message(self, text: str) -> str:
+        assert self.latest_us is not None
+        return f"{shown(text)} is too far ahead: AHEAD allows rows of this run up to {_iso(self.latest_us)}"
+
+
+NO_LIMIT = Ahead()
+
+
+def without_far(rows: Rows, stream: Stream, source: Source) -> Rows:
+    """Rows of a live stream without those that are dated too far ahead of their arrival; raises InputError unless bad rows are skipped."""
+    if stream.timestamp is None or stream.source.name == LINK or not isinstance(source, LiveSource) or rows.arrivals_us is None:
+        return rows
+    ahead_us = LIVE_US if stream.ahead_us is None else stream.ahead_us
+    times = np.asarray(rows.table.column("_ts"), np.int64)
+    far = times > rows.arrivals_us + ahead_us
+    if not far.any():
+        return rows
+    places = np.flatnonzero(far)[:KEPT].tolist()
+    messages = [
+        f"stream '{stream.name}': a row dated {_iso(int(times[at]))} arrived at {_iso(int(rows.arrivals_us[at]))}: "
+        f"more than AHEAD ({ahead_us / 1e6:g} s) in the future"
+        for at in places
+    ]
+    if not stream.on_error_skip:
+        raise InputError(f"{messages[0]}; write ON ERROR SKIP to leave such rows out, or a larger AHEAD")
+    errors = [*rows.errors, *messages][:KEPT]
+    kept = rows.table.filter(pa.array(~far))
+    return replace(rows, table=kept, arrivals_us=rows.arrivals_us[~far], skipped=rows.skipped + int(far.sum()), errors=errors)
+
+
+def _iso(us: int) -> str:
+    try:
+        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)).isoformat().replace("+00:00", "Z")
+    except OverflowError:
+        return f"{us} us since 1970"
