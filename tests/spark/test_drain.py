@@ -86,7 +86,7 @@ def test_bad_rows_may_be_skipped_and_are_counted(engine: Engine, tmp_path: Path)
     app = small_app(tmp_path, data, "SELECT room FROM readings [RANGE 1 SECONDS]", "ON ERROR SKIP")
     run = engine.start(app)
     run.await_end()
-    assert run.stop().report["queries"]["q"] | {"latency_ms": None} == {
+    assert run.stop().report["queries"]["q"] | {"latency_ms": None, "state": None} == {
         "in": 2,
         "out": 2,
         "missed": 0,
@@ -98,6 +98,7 @@ def test_bad_rows_may_be_skipped_and_are_counted(engine: Engine, tmp_path: Path)
         "deadline_ms": None,
         "latency_ms": None,
         "missed_ms": {"waiting": None, "running": None, "committing": None},
+        "state": None,
     }
     assert "'x'" in run.skipped["readings"][0]
 

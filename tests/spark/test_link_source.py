@@ -6,12 +6,13 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from kigen.lifetimes.sent import queue_schema
-from kigen.links import LinkServer, Queue
+from kigen.links import READER, LinkServer, Queue, SchemaMismatch, write_private
 from kigen.plan import bind
 from kigen.plan.nodes import LINK, Connector, Stream
 from kigen.spark.link_source import Access, LinkSource
@@ -35,14 +36,15 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
+def bench(tmp_path: Path) -> Iterator[Bench]:
     app = "CREATE STREAM s (v BIGINT) FROM synthetic (rate = 1, v = 'sequence'); CREATE QUERY q AS SELECT v FROM s [NOW];"
     (stream,) = bind(app).streams
     linked: Stream = replace(stream, source=Connector(LINK, (("queue", "s"), ("relation", False))))
     queue = Queue("s", queue_schema(stream.schema, is_stream=True))
     queue.open_reader("me")
     with LinkServer([queue]) as server:
-        yield Bench(queue, LinkSource(linked, Access(str(server.address))))
+        write_private(tmp_path / "reader", server.security.only(READER).token)
+        yield Bench(queue, LinkSource(linked, Access(str(server.address), str(tmp_path / "reader"))))
 
 
 def until(there: Callable[[], bool]) -> None:
@@ -54,6 +56,16 @@ def until(there: Callable[[], bool]) -> None:
 
 def start() -> Cursors:
     return {"s": {"index": 0, "progress": None, "ended": False}}
+
+
+def test_another_servers_columns_are_refused(bench: Bench) -> None:
+    bench.append(1, None)
+    other = replace(bench.source.stream, schema=(replace(bench.source.stream.schema[0], name="w"),) * 2)
+    source = LinkSource(other, bench.source._access)
+    with pytest.raises(SchemaMismatch, match="required; got"):
+        source.read(source.piece("s", 0, 2, None, False))
+    with pytest.raises(SchemaMismatch, match="required; got"):
+        until(lambda: source.arrived_by(0) == 2)
 
 
 def test_marks_are_no_tuples(bench: Bench) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from rooms import write_rooms
 from spark.worker_side import State
 
 from kigen.connectors import InputError
+from kigen.durable import DamagedFile
 from kigen.plan import load_app
-from kigen.spark import faults, manifest, operator
+from kigen.spark import faults, manifest, operator, reading
 from kigen.spark.admission import initial_offset, next_offset
 from kigen.spark.blocks import Spool
 from kigen.spark.manifest import Manifest, ManifestFormatError
@@ -131,3 +133,39 @@ def test_the_state_does_not_grow_with_the_stream(tmp_path: Path) -> None:
 def test_state_of_another_format_is_refused() -> None:
     with pytest.raises(ManifestFormatError, match="state format 1 required, found 9"):
         Manifest.from_state((3, json.dumps({"v": 9}), None))
+
+
+def test_a_replay_of_changed_input_is_an_error_with_the_file_and_the_range(tmp_path: Path) -> None:
+    """The worker is gone, so its state is made again of the input; which was rotated meanwhile, and is as long as before."""
+    spec, state = spec_of(tmp_path), State()
+    rows = [next(row for row in found if row[0] == "task0") for found in batches(spec)[:2]]
+    for n, row in enumerate(rows):
+        if n:
+            data = bytearray((tmp_path / "readings.csv").read_bytes())
+            at = data.index(b"\n") + 1
+            digit = next(i for i in range(at, len(data)) if chr(data[i]).isdigit())
+            data[digit] = ord("1") if data[digit] != ord("1") else ord("2")
+            (tmp_path / "readings.csv").write_bytes(bytes(data))
+        operator._LIVE, reading._READ, reading._SOURCES = {}, OrderedDict(), {}
+        frame = pd.DataFrame([row], columns=["task", "bucket", "seq", "payload"])
+        (out,) = operator.run_group((row[0], 0), iter([frame]), state, spec.encode())
+        assert (out["kind"][0] == "error") == (n == 1)
+    error = faults.from_text(out["note"][0])
+    assert isinstance(error, InputError)
+    assert str(error).startswith(str(tmp_path / "readings.csv"))
+    assert "bytes" in str(error)
+    assert "new --checkpoint" in str(error)
+
+
+def test_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:
+    held = Manifest()
+    held.take_snapshot(b"x" * 100, tmp_path, inline_bytes=10)
+    assert held.load_snapshot(tmp_path) == b"x" * 100
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(b"x" * 99 + b"y")
+    with pytest.raises(DamagedFile, match=rf"{path.name}.*not the snapshot.*new --checkpoint"):
+        held.load_snapshot(tmp_path)
+    path.unlink()
+    with pytest.raises(DamagedFile, match=rf"{path.name}.*missing"):
+        held.load_snapshot(tmp_path)
+    assert isinstance(faults.from_text(faults.to_text(DamagedFile("a", "b", "c"))), DamagedFile)

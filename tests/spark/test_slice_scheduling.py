@@ -119,7 +119,7 @@ class Play:
                     found = Spool(self.spec.checkpoint).take(row.payload, row.note).to_pylist()
                     lines.setdefault(row.query, Counter()).update(str(line) for line in found)
                 elif row.kind == "step":
-                    note = {**json.loads(row.note), "done_us": 0}
+                    note = {**json.loads(row.note), "done_us": 0, "state": None}  # told from time to time
         return lines, note
 
     def to_the_end(self, tuple_us: float, restarts: float = 0.0) -> None:

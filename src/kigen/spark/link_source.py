@@ -1,16 +1,17 @@
 """`FROM link`: a stream that comes from another node. Its rows lie in a queue of this node's own server; Spark's processes read them there.
 
-On the driver a thread follows the queue and keeps, of each row, only when the tuple behind it arrived at its first node; workers read
-ranges of rows by offset. A mark (kigen.lifetimes.sent) has an offset, but is no tuple to a policy: it is read with the rows it follows,
-which are not known here before it is; where time alone has passed, it waits until that matters.
+On the driver a thread follows the queue and keeps, of each row that was not looked at yet, only when the tuple behind it arrived at its
+first node; workers read ranges of rows by offset. A mark (kigen.lifetimes.sent) has an offset, but is no tuple to a policy: it is read
+with the rows it follows, which are not known here before it is; where time alone has passed, it waits until that matters.
 Invariant: a range gives the same rows always, as long as it is not acknowledged; nothing is acknowledged that a replay may ask for.
 """
 
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,20 +20,32 @@ import pyarrow as pa
 
 from kigen.connectors.base import InputError, LiveSource, Position, Range, Rows, Times
 from kigen.lifetimes.received import input_of_rows
-from kigen.lifetimes.sent import END_OF_TIME, is_end, is_mark, outputs_of_hole, queue_schema
-from kigen.links import Link, LinkError, Security
+from kigen.lifetimes.sent import is_mark, queue_schema
+from kigen.links import READER, Link, LinkError, Security
+from kigen.links.payload import require_columns
+from kigen.links.tokens import require_private
 from kigen.plan.nodes import Stream
+from kigen.spark.followed import Flags, Followed
 
 _READ_WAIT_S = 60.0  # a worker's: the rows are there, unless the disk is very slow
 
 
 @dataclass(frozen=True)
 class Access:
-    """How Spark's processes reach their node's server. `halting`: see `input_of_rows`; for nodes that stand by for each other."""
+    """How Spark's processes reach their node's server. `halting`: see `input_of_rows`; for nodes that stand by for each other.
+
+    It travels in Spark's options, which many can see: so neither token nor key is in it, but the name of a file with a reader's token."""
 
     server: str
-    security: Security = field(default_factory=Security)
+    token_file: str
+    roots: bytes = b""  # certificates: anybody may know them
     halting: bool = False
+
+    @property
+    def security(self) -> Security:
+        token = Path(self.token_file)
+        require_private(token)
+        return Security(token.read_text(encoding="utf-8").strip(), roots=self.roots, role=READER, derived=True)
 
 
 class LinkSource(LiveSource):
@@ -59,7 +72,7 @@ class LinkSource(LiveSource):
     @property
     def _followed(self) -> _Follower:
         if self._follower is None:
-            self._follower = _Follower(self._connect(), self._queue)
+            self._follower = _Follower(self._connect(), self._queue, self._schema, self._rows)
         return self._follower
 
     def arrived_by(self, now_us: int) -> int:
@@ -97,6 +110,7 @@ class LinkSource(LiveSource):
             got = link.read(self._queue, at, wait_s=_READ_WAIT_S, max_tuples=end - at)
             if not got.count:
                 raise InputError(f"stream '{self.stream.name}': rows {at} to {end} of its queue are not there")
+            require_columns(got.schema, self._schema, self.stream.name)
             parts += got.batches
             at = got.next
         return pa.Table.from_batches(parts, self._schema)
@@ -108,84 +122,78 @@ class LinkSource(LiveSource):
 
 
 class _Follower:
-    """What the driver knows of the queue, up to the last mark: when every row arrived, and which are marks."""
+    """Follows the queue in a thread: what has come, up to the last mark, and not been looked at (`kigen.spark.followed`)."""
 
-    def __init__(self, link: Link, queue: str) -> None:
-        self._link, self._queue = link, queue
+    def __init__(self, link: Link, queue: str, schema: pa.Schema, rows: Callable[[int, int], pa.Table]) -> None:
+        self._link, self._queue, self._schema, self._rows = link, queue, schema, rows
         self._lock = threading.Lock()
-        self._first = 0  # offset of the first row kept here
-        self._times: list[Times] = []
-        self._is_mark: list[npt.NDArray[np.bool_]] = []
-        self._known: int | None = None
-        self._marks: list[tuple[int, int]] = []  # offset behind a mark, its progress
-        self.total: int | None = None
+        self._followed, self._followed_start = Followed(0), 0
         self._failed: LinkError | None = None
         self._begun = threading.Event()
         threading.Thread(target=self._work, name=f"follow {queue}", daemon=True).start()
+
+    @property
+    def total(self) -> int | None:
+        return self._followed.total
 
     def known(self) -> int:
         self._begun.wait(_READ_WAIT_S)
         if self._failed is not None:
             raise self._failed
-        return self._known or 0
+        return self._followed.known
 
     def arrivals(self, first: int, end: int) -> Times:
-        with self._lock:
-            while len(self._times) > 1 and self._first + len(self._times[0]) < first:
-                self._first += len(self._times.pop(0))
-                del self._is_mark[0]
-            if len(self._times) > 1:
-                self._times, self._is_mark = [np.concatenate(self._times)], [np.concatenate(self._is_mark)]
-            return self._times[0][first - self._first : end - self._first] if self._times else np.zeros(0, np.int64)
+        return self._look(first, end)[0]
 
-    def due(self, first: int, end: int) -> npt.NDArray[np.bool_]:
+    def due(self, first: int, end: int) -> Flags:
         """All but marks; but a mark, too, if what it follows was looked at without it."""
-        self.arrivals(first, end)
-        with self._lock:
-            begin = first - self._first
-            found = ~self._is_mark[0][begin : end - self._first]
-            if len(found) and not found[0] and begin > 0 and not self._is_mark[0][begin - 1]:
-                found[0] = True
-            return found
+        _, marks, follows_a_tuple = self._look(first, end)
+        found = ~marks
+        if len(found) and not found[0] and follows_a_tuple:
+            found[0] = True
+        return found
+
+    def _look(self, first: int, end: int) -> tuple[Times, Flags, bool]:
+        if first < end:
+            with self._lock:
+                if first >= self._followed.kept_from:
+                    found = self._followed.look(first, end)
+                    if len(found[0]) == end - first:
+                        return found
+            return self._read_again(first, end)
+        return np.zeros(0, np.int64), np.zeros(0, np.bool_), False
+
+    def _read_again(self, first: int, end: int) -> tuple[Times, Flags, bool]:
+        """Rows that were looked at before, or came a moment ago."""
+        begin = max(first - 1, self._followed_start)
+        rows = self._rows(begin, end)
+        again = Followed(begin)
+        again.add(begin, _int64(rows.column("_arrived")), np.asarray(is_mark(rows).to_numpy(), bool))
+        return again.look(first, end)
 
     def progress_before(self, number: int) -> int | None:
         with self._lock:
-            at = bisect_right(self._marks, (number, END_OF_TIME))
-            return self._marks[at - 1][1] if at else None
+            return self._followed.progress_before(number)
 
     def _work(self) -> None:
         try:
-            at = int(self._link.status(self._queue)["start"])
-            self._first = self._known = at
+            self._followed_start = int(self._link.status(self._queue)["start"])
+            self._followed = Followed(self._followed_start)
             self._begun.set()
-            newest = 0
-            for got in self._link.follow(self._queue, at, skip_trimmed=True):
-                newest = self._add(got.first, got.batches, newest)
+            for got in self._link.follow(self._queue, self._followed_start, skip_trimmed=True):
+                require_columns(got.schema, self._schema, self._queue)
+                offset = got.first
+                for batch in got.batches:
+                    arrived = _int64(batch.column("_arrived"))
+                    marks = np.asarray(is_mark(batch).to_numpy(zero_copy_only=False), bool)
+                    with self._lock:
+                        self._followed.add(offset, arrived, marks)
+                    offset += len(arrived)
+                with self._lock:
+                    self._followed.acknowledged(got.start)
         except LinkError as error:
             self._failed = error
             self._begun.set()
-
-    def _add(self, offset: int, batches: list[Any], newest: int) -> int:
-        for batch in batches:
-            arrived = _int64(batch.column("_arrived"))
-            marks = np.asarray(is_mark(batch).to_numpy(zero_copy_only=False), bool)
-            times = np.where(marks, 0, arrived)
-            times = np.maximum.accumulate(np.maximum(times, newest))
-            newest = int(times[-1])
-            with self._lock:
-                assert self._known is not None
-                for place in np.flatnonzero(marks).tolist():
-                    if is_end(int(arrived[place])):
-                        self.total = offset + place + 1
-                    elif outputs_of_hole(int(arrived[place])) is None:
-                        self._marks.append((offset + place + 1, int(arrived[place])))
-                del self._marks[:-4096]
-                self._times.append(times)
-                self._is_mark.append(marks)
-                if bool(marks.any()):
-                    self._known = offset + int(np.flatnonzero(marks)[-1]) + 1
-                offset += len(times)
-        return newest
 
 
 def _names(rows: pa.Table) -> list[str]:

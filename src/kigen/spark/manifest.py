@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kigen.spark.scratch import replace
+from kigen.durable import DamagedFile, make_directories, replace
 
 FORMAT = 1
 STATE_SCHEMA = "seq long, manifest string, snapshot binary"
@@ -23,6 +23,7 @@ STEP_WEIGHT = 50_000  # replaying one step costs about as much as this many tupl
 
 
 Ranges = list[dict[str, Any]]
+_TODO = "Restore it from a copy of the checkpoint, or start from the beginning with a new --checkpoint directory"
 Reference = tuple[int, Ranges] | tuple[int, Ranges, Ranges]  # a step's number, its ranges, and where slices run apart what those do
 
 
@@ -70,16 +71,38 @@ class Manifest:
     def wants_snapshot(self, tuples_held: int) -> bool:
         return self.weight > max(REPLAYED * tuples_held, LEAST_WEIGHT)
 
-    def take_snapshot(self, data: bytes, chunks: Path, inline_bytes: int) -> None:
+    def take_snapshot(self, data: bytes, chunks: Path, inline_bytes: int, sync: bool = True) -> None:
         self.references, self.base, self.weight = [], self.seq, 0
         if len(data) <= inline_bytes:
             self.snapshot, self.chunk = data, None
             return
-        name = hashlib.blake2b(data, digest_size=16).hexdigest()
-        if not (chunks / name).exists():
-            chunks.mkdir(parents=True, exist_ok=True)
-            replace(chunks / name, data, durable=True)
+        name = _digest(data)
+        if not _holds(chunks / name, data):
+            make_directories(chunks, sync)
+            replace(chunks / name, data, sync)
         self.snapshot, self.chunk = None, name
 
     def load_snapshot(self, chunks: Path) -> bytes | None:
-        return self.snapshot if self.chunk is None else (chunks / self.chunk).read_bytes()
+        """Raises DamagedFile if its file is not what it was when it was named."""
+        if self.chunk is None:
+            return self.snapshot
+        path = chunks / self.chunk
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError as error:
+            raise DamagedFile(str(path), "a snapshot that the state names is missing", _TODO) from error
+        if _digest(data) != self.chunk:
+            raise DamagedFile(str(path), f"these {len(data)} bytes are not the snapshot that the file is named by", _TODO)
+        return data
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    """Whether the file is there already, whole."""
+    try:
+        return path.read_bytes() == data
+    except FileNotFoundError:
+        return False

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from kigen.lifetimes.accounting import Holding, Part
 from kigen.plan.nodes import App
 
 _GROWTH = math.log(1.02)
@@ -62,6 +64,7 @@ class QueryMetrics:
     running_us: int = 0  # until their results were there,
     committing_us: int = 0  # and until those were durable
     latency: Histogram = field(default_factory=Histogram)
+    state: dict[str, Any] = field(default_factory=lambda: state_of((), 0))  # what its operators hold, when that was last counted
 
     def report(self, deadline_us: int | None) -> dict[str, Any]:
         return {
@@ -76,11 +79,24 @@ class QueryMetrics:
             "deadline_ms": None if deadline_us is None else deadline_us / 1000,
             "latency_ms": self.latency.quantiles_ms(50, 95, 99),
             "missed_ms": {part: self._mean_ms(part) for part in ("waiting", "running", "committing")},
+            "state": self.state,
         }
 
     def _mean_ms(self, part: str) -> float | None:
         """Where the time of a tuple went that missed its deadline."""
         return round(getattr(self, f"{part}_us") / self.missed / 1000, 3) if self.missed else None
+
+
+def state_of(held: Iterable[Holding], peak: int) -> dict[str, Any]:
+    """What a query's operators hold: those it shares with other queries count for each of them."""
+    held = list(held)
+    total = sum(one.bytes for one in held)
+    windows = [{"window": part.what, "operator": one.label, **_sizes(part)} for one in held for part in one.parts if part.window]
+    return {"tuples": sum(one.tuples for one in held), "bytes": total, "peak_bytes": max(peak, total), "windows": windows}
+
+
+def _sizes(part: Part) -> dict[str, Any]:
+    return {"unbounded": part.unbounded, "tuples": part.tuples, "bytes": part.bytes}
 
 
 @dataclass
@@ -107,6 +123,9 @@ class Metrics:
             mine.shed += shed
             mine.dropped += dropped
             mine.late += counts["late"]
+            if note.get("state") is not None:
+                held = [Holding.from_json(value) for value in note["state"] if query.name in value["queries"]]
+                mine.state = state_of(held, mine.state["peak_bytes"])
             mine.skipped += sum(note["skipped"][s][0] for s in query.streams if s in note["skipped"])
 
     def committed(self, app: App, note: dict[str, Any], at_us: int) -> None:

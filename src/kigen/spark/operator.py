@@ -8,8 +8,10 @@ Spark imports `run_group` by name: a function pickled by value would bring its o
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,23 +20,30 @@ import duckdb
 import pandas as pd
 
 from kigen.connectors import InputError, Range, Rows
+from kigen.connectors.base import place_of_range
+from kigen.durable import DamagedFile
 from kigen.lifetimes import EvaluationError, StreamInput
 from kigen.lifetimes.runtime import Give
-from kigen.spark import blocks, faults
+from kigen.spark import blocks, crumbs, faults
 from kigen.spark.arrived import Arrived, slotted
 from kigen.spark.blocks import Spool
+from kigen.spark.crumbs import Crumbs
 from kigen.spark.experiments import burn
 from kigen.spark.later_slices import LaterSlices, moves_of
 from kigen.spark.letting_go import let_go, sink_of_shed
 from kigen.spark.manifest import Manifest
+from kigen.spark.memory import MemoryLimitReached
 from kigen.spark.outbox import Encoders, Outbox, decode_encoders
-from kigen.spark.reading import Reading
+from kigen.spark.reading import Reading, forget_read
 from kigen.spark.spec import RunSpec
+from kigen.spark.watching import Watching
 
 Key = tuple[str, int]
 Out = tuple[str, int, str | None, str, bytes | None, str | None]
 
 _LIVE: dict[tuple[str, str, int], tuple[int, Any]] = {}  # (run, task, bucket) -> (seq, kernel)
+_MANY = 100_000  # tuples: saving so many takes a while
+_WATCHING: dict[tuple[str, str, int], Watching] = {}
 
 
 def run_group(
@@ -46,24 +55,51 @@ def run_group(
     rows = sorted((int(r.seq), str(r.payload)) for frame in frames for r in frame.itertuples())
     manifest = Manifest.from_state(state.get) if state.exists else Manifest()
     out: list[Out] = []
+    watching = _watching(spec, task, bucket)
     try:
         payloads = [(seq, json.loads(text)) for seq, text in rows]
+        watching.begin(rows[-1][0], {piece["stream"]: piece["end"] for _, payload in payloads for piece in payload["ranges"]})
         reading = Reading(spec, payloads[0][1]["started_us"])
-        kernel = _kernel(spec, task, bucket, manifest, reading)
+        kernel = _kernel(spec, task, bucket, manifest, reading, watching)
         for seq, payload in payloads:
-            out += _step(spec, task, kernel, manifest, seq, payload, reading, encoders)
+            out += _step(spec, task, kernel, manifest, seq, payload, reading, encoders, watching)
         if manifest.wants_snapshot(kernel.tuples_held):
-            manifest.take_snapshot(kernel.snapshot(), Path(spec.checkpoint) / "chunks", spec.inline_bytes)
+            watching.phase(crumbs.SAVING, long=kernel.tuples_held > _MANY)
+            manifest.take_snapshot(kernel.snapshot(), Path(spec.checkpoint) / "chunks", spec.inline_bytes, spec.syncs)
         state.update(manifest.to_state())
         _LIVE[spec.run_id, task, bucket] = manifest.seq, kernel
         out.append((task, manifest.seq, None, "chunk", None, manifest.chunk))
-    except (InputError, EvaluationError, duckdb.Error, OSError) as error:
-        _LIVE.pop((spec.run_id, task, bucket), None)
-        out = [(task, rows[-1][0], None, "error", None, faults.to_text(error))]
+        watching.done()
+    except (MemoryError, duckdb.OutOfMemoryException) as error:
+        out = _fault(spec, task, bucket, rows[-1][0], watching.too_large(error))
+    except (InputError, EvaluationError, MemoryLimitReached, DamagedFile, duckdb.Error, OSError) as error:
+        out = _fault(spec, task, bucket, rows[-1][0], error)
     yield pd.DataFrame(out, columns=blocks.COLUMNS)
 
 
-def _kernel(spec: RunSpec, task: str, bucket: int, manifest: Manifest, reading: Reading) -> Any:
+def _fault(spec: RunSpec, task: str, bucket: int, seq: int, error: Exception) -> list[Out]:
+    _LIVE.pop((spec.run_id, task, bucket), None)
+    return [(task, seq, None, "error", None, faults.to_text(error))]
+
+
+def _watching(spec: RunSpec, task: str, bucket: int) -> Watching:
+    key = spec.run_id, task, bucket
+    if key not in _WATCHING:
+        for stale in [k for k in _WATCHING if k[0] != spec.run_id]:
+            _WATCHING.pop(stale).close()
+        _WATCHING[key] = Watching(spec, next(t for t in spec.tasks if t.name == task), bucket, _relieve)
+    return _WATCHING[key]
+
+
+def _relieve(known: Crumbs) -> None:
+    """Memory is short: let go what was read for other tasks, and kernels that another worker has stepped since."""
+    forget_read()
+    elsewhere = {(crumb.task, crumb.bucket) for crumb in known.all() if crumb.pid != os.getpid()}
+    for key in [k for k in _LIVE if k[1:] in elsewhere]:
+        del _LIVE[key]
+
+
+def _kernel(spec: RunSpec, task: str, bucket: int, manifest: Manifest, reading: Reading, watching: Watching) -> Any:
     """The kernel as it was after the manifest's last step: this worker's own, brought up to date if another worker stepped meanwhile."""
     cached = _LIVE.pop((spec.run_id, task, bucket), None)
     for stale in [k for k in _LIVE if k[0] != spec.run_id]:
@@ -72,12 +108,16 @@ def _kernel(spec: RunSpec, task: str, bucket: int, manifest: Manifest, reading: 
         at, kernel = cached
     else:
         at, kernel = manifest.base, spec.task_runtime(task)
+        if manifest.seq:
+            watching.phase(crumbs.LOADING, long=True)
         snapshot = manifest.load_snapshot(Path(spec.checkpoint) / "chunks")
         if snapshot is not None:
             kernel.restore(snapshot)
     for seq, ranges, *slices in manifest.references:
         if seq > at:  # its results were given out when it first ran
-            kernel.step(_inputs(reading.ranges(ranges)), None, *(moves_of(later) for later in slices))
+            read = reading.ranges(ranges)
+            with watching.over(kernel, _rows(read)):
+                kernel.step(_inputs(read), None, *(moves_of(later) for later in slices))
     return kernel
 
 
@@ -90,18 +130,25 @@ def _step(
     payload: dict[str, Any],
     reading: Reading,
     encoders: Encoders | None,
+    watching: Watching,
 ) -> Iterator[Out]:
     read, outbox = reading.ranges(payload["ranges"]), Outbox(Spool(spec.checkpoint), encoders, spec.inline_bytes)
     kept = manifest.oldest(payload["ranges"])
     later = LaterSlices(payload["slices"], reading) if "slices" in payload else None
     try:
         giving = _giving(spec, outbox, read, payload["admitted_us"])
-        result = kernel.step(_inputs(read), giving) if later is None else kernel.step(_inputs(read), giving, later.moves)
+        with watching.over(kernel, _rows(read)):
+            result = kernel.step(_inputs(read), giving) if later is None else kernel.step(_inputs(read), giving, later.moves)
     except BaseException:
         outbox.abandon()
         raise
     burn(spec, result.counts)
-    manifest.applied(seq, payload["ranges"], sum(rows.table.num_rows for _, rows in read), None if later is None else later.reference)
+    manifest.applied(
+        seq,
+        [_with_checksum(piece, rows) for piece, rows in read],
+        _rows(read),
+        None if later is None else later.reference,
+    )
     shed, gone = let_go(spec, task, read, payload["shed"], reading)
     dropped = payload["dropped"]
     for stream, table in gone.items():
@@ -114,15 +161,31 @@ def _step(
         "finished": result.finished,
         "next_event_us": result.next_event_us,
         "positions": {piece.stream: piece.end for piece, _ in read},
+        "checksums": _checksums(read),
         "skipped": _skipped(read),
         "shed": {stream: count - dropped.get(stream, 0) for stream, count in shed.items()},
         "dropped": dropped,
         "done_us": time.time_ns() // 1000,
         "arrivals": _arrivals(read, payload["admitted_us"]),
         "kept": kept,
+        "state": watching.state(result.finished),
         "later": {} if later is None else later.note(spec.slices[task].queries[1:]),
     }
     yield task, seq, None, "step", None, json.dumps(note)
+
+
+def _with_checksum(piece: Range, rows: Rows) -> dict[str, Any]:
+    """A range as the manifest remembers it: what was read of it must be found again by a replay."""
+    return replace(piece, checksum=rows.checksum).to_json()
+
+
+def _checksums(read: list[tuple[Range, Rows]]) -> dict[str, list[Any]]:
+    """Of each stream in files: its ranges, and what was read in them."""
+    found: dict[str, list[Any]] = {}
+    for piece, rows in read:
+        if rows.checksum is not None:
+            found.setdefault(piece.stream, []).append([piece.end.get("file"), place_of_range(piece), rows.checksum])
+    return found
 
 
 def _giving(spec: RunSpec, outbox: Outbox, read: list[tuple[Range, Rows]], admitted_us: int) -> Give:
@@ -132,6 +195,10 @@ def _giving(spec: RunSpec, outbox: Outbox, read: list[tuple[Range, Rows]], admit
         return outbox.give
     arrived = Arrived(read, admitted_us)
     return lambda query, table: outbox.give(query, arrived.stamped(table) if query in sent else table)
+
+
+def _rows(read: list[tuple[Range, Rows]]) -> int:
+    return sum(rows.table.num_rows for _, rows in read)
 
 
 def _inputs(read: list[tuple[Range, Rows]]) -> dict[str, StreamInput]:

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from kigen.spark import blocks, manifest, operator
+from kigen.spark import blocks, deaths, manifest, operator
 from kigen.spark.outbox import encode_encoders
 from kigen.spark.session import own_settings, quiet
 from kigen.spark.sink import BatchSink
@@ -22,6 +23,7 @@ from kigen.spark.spec import RunSpec
 
 _TOO_SLOW = "Python worker failed to connect back"  # within ten seconds, which cannot be set; a busy machine may need longer
 _TRIES = 4
+_LOST = (Py4JNetworkError, ConnectionError, EOFError)
 
 
 class Pipeline:
@@ -29,11 +31,15 @@ class Pipeline:
 
     def __init__(self, spark: SparkSession, spec: RunSpec, sink: BatchSink) -> None:
         self._start = functools.partial(_start, own_settings(spark), spec, sink, encode_encoders(sink.encoders()))
+        self.lost = False  # Spark's Java process does not answer
         self._query = self._start()
         self._tries = 1
 
     @property
     def active(self) -> bool:
+        return bool(self._asked(self._active))
+
+    def _active(self) -> bool:
         if self._query.isActive:
             return True
         if self._tries < _TRIES and not self._query.recentProgress and _TOO_SLOW in (self.failure() or ""):
@@ -44,7 +50,7 @@ class Pipeline:
 
     def stop(self) -> None:
         """End now: a batch that is not committed is abandoned, and made again by the next run on the checkpoint."""
-        self._query.stop()
+        self._asked(self._query.stop)
 
     def progress(self) -> list[dict[str, Any]]:
         """Of the last few batches, as Spark tells it."""
@@ -52,8 +58,25 @@ class Pipeline:
 
     def failure(self) -> str | None:
         """What Spark says ended the query, in its own words."""
-        error = self._query.exception()
-        return None if error is None else str(error)
+        error = self._asked(self._query.exception)
+        return "its Java process does not answer" if self.lost else None if error is None else str(error)
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        """Spark's answer; None, and `lost`, if its Java process does not answer any more."""
+        if self.lost:
+            return None
+        try:
+            return ask()
+        except Py4JJavaError:
+            raise
+        except (Py4JError, ConnectionError, EOFError):
+            self.lost = True
+            return None
+
+
+def was_killed(error: Exception) -> bool:
+    """Whether a process of Spark's ended that nobody had asked to end."""
+    return isinstance(error, _LOST) or deaths.of_a_worker(str(error))
 
 
 def warm_up(spark: SparkSession, spec: RunSpec) -> None:
@@ -71,10 +94,10 @@ def warm_up(spark: SparkSession, spec: RunSpec) -> None:
 
 
 def _start(spark: SparkSession, spec: RunSpec, sink: Callable[[DataFrame, int], None], encoders: str | None = None) -> StreamingQuery:
-    text = spec.encode()
+    partitions = _partitions(spark, spec)
+    text = dataclasses.replace(spec, partitions=partitions).encode()
     with quiet():
         spark.dataSource.register(KigenSource)
-        partitions = _partitions(spark, spec)
         spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
         frame = spark.readStream.format(FORMAT_NAME).option("spec", text).load()
         if partitions == 1:

@@ -10,7 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from kigen.connectors import LiveSource, Range, Rows, Source
+from kigen.connectors.ahead import without_far
 from kigen.connectors.base import Times
+from kigen.plan.nodes import Stream
 from kigen.spark.shedding import Shedding, kept_arrivals
 from kigen.spark.spec import RunSpec
 
@@ -19,6 +21,11 @@ _KEPT_ROWS, _KEPT_RANGES = 2_000_000, 64
 _SOURCES: dict[tuple[str, str], Source] = {}  # (run, stream): sources learn as they read (the length of a row), so they are kept
 _SHEDDING: dict[tuple[str, str], Shedding] = {}
 _READ: OrderedDict[tuple[str, str], Rows] = OrderedDict()  # (run, range as JSON)
+
+
+def forget_read() -> None:
+    """Memory is short: whoever needs a range again reads it again."""
+    _READ.clear()
 
 
 class Reading:
@@ -60,6 +67,10 @@ class Reading:
         source = self._source(piece.stream)
         rows = source.read(piece)
         stream = self._spec.app.stream(piece.stream)
+        return without_far(self._kept(piece, source, stream, rows), stream, source)
+
+    def _kept(self, piece: Range, source: Source, stream: Stream, rows: Rows) -> Rows:
+        """Without what SHED lets go."""
         if stream.shed is None or not isinstance(source, LiveSource) or not source.live or not rows.table.num_rows:
             return rows
         key = self._spec.run_id, piece.stream

@@ -16,11 +16,12 @@ import numpy as np
 
 from kigen.connectors import LiveSource
 from kigen.connectors.base import Times
+from kigen.durable import replace
 from kigen.plan.nodes import App
 from kigen.plan.tasks import Task
 from kigen.schedule import Completion, Policy, ScheduledTask, Settings, make_policy
 from kigen.spark.queues import Admit, Arrivals, Cursors, Taken, TaskQueue, task_of
-from kigen.spark.scratch import Committed, replace
+from kigen.spark.scratch import Committed
 from kigen.spark.shedding import Shedding
 
 FEED_US = 2_000  # arrivals go to the policy in slots of this length

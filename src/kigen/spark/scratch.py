@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from kigen.durable import replace
 
 
 @dataclass(frozen=True)
@@ -80,14 +81,3 @@ class Scratch:
         error = pickle.loads(self._error.read_bytes())
         assert isinstance(error, Exception)
         return error
-
-
-def replace(path: Path, data: bytes, durable: bool = False) -> None:
-    """Write a file so that it is there whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with open(temporary, "wb") as file:
-        file.write(data)
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    os.replace(temporary, path)

@@ -6,7 +6,9 @@ Cost: 3-4 s, once a process; 5-8 s without an archive of classes (kigen.spark.ho
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import sys
 import tempfile
 import warnings
@@ -15,11 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf, SparkContext, accumulators
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from kigen.durable import open_log
+from kigen.links.tokens import require_private
+from kigen.spark.callback_port import guard_callbacks
 from kigen.spark.file_system import CLASS_NAME
 from kigen.spark.home import Home, spark_home
 
@@ -43,13 +48,24 @@ _SETTINGS = {
 # The JVM passes references on and does little else: compiling it well costs more than it will ever save, at the start most of all.
 _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 # Workers make and drop arrays of megabytes all the time: kept by the allocator, they cost no page faults (a third of large steps).
-_MEMORY = {
+WORKER_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
     "MALLOC_TOP_PAD_": str(64 << 20),
     "MALLOC_ARENA_MAX": "2",
 }
+SECRET_FILE = "KIGEN_SPARK_SECRET_FILE"
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+
+_FRAME = re.compile(r"\s|Driver stacktrace:|\.\.\. \d+ more")  # of Java's and Python's stack traces
+_WRAPPINGS = (
+    re.compile(r"^.*terminated with exception: "),
+    re.compile(r"^Job aborted due to stage failure: .*most recent failure: Lost task .*?\): "),
+    re.compile(r"^Job aborted due to stage failure: "),
+    re.compile(r"^([a-z_]\w*\.)+[A-Z][\w$]*(: |$)"),
+    re.compile(r"(SQLSTATE: \w+)$"),
+)
 
 
 class SparkUnavailable(RuntimeError):
@@ -76,6 +92,7 @@ def start_session(master: str | None = None, name: str = "kigen", archive: Path 
             "spark.driver.memory": f"{_heap_mb()}m",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
+            "spark.authenticate": "true",  # its own ports, on loopback: with a secret that Spark makes for this session alone
             "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} {_class_data(home, archive)}".rstrip(),
         }
     else:
@@ -87,11 +104,26 @@ def start_session(master: str | None = None, name: str = "kigen", archive: Path 
         conf.set(key, value)
     if SparkContext._gateway is None:
         _launch(conf, home)
+    if not master.startswith("local"):
+        for key, value in _cluster_secret().items():  # after the JVM was started: what it is started with, others can see
+            conf.set(key, value)
     try:
         with quiet():
             return SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
         raise SparkUnavailable(f"Spark did not start on '{master}': {gist(error)} (log: {log_path()})") from error
+
+
+def _cluster_secret() -> dict[str, str]:
+    """A cluster that was started with `spark.authenticate` shares a secret; KIGEN_SPARK_SECRET_FILE names the file that it lies in."""
+    file = os.environ.get(SECRET_FILE)
+    if file is None:
+        return {}
+    try:
+        require_private(Path(file))
+        return {"spark.authenticate": "true", "spark.authenticate.secret": Path(file).read_text(encoding="utf-8").strip()}
+    except (OSError, ValueError) as error:
+        raise SparkUnavailable(f"{SECRET_FILE}: {error}") from error
 
 
 def _class_data(home: Home | None, archive: Path | None) -> str:
@@ -122,10 +154,10 @@ def own_settings(spark: SparkSession) -> SparkSession:
 
 def _launch(conf: SparkConf, home: Home | None) -> None:
     """Start the JVM in a session of its own: Ctrl-C at the terminal must reach this process only, which then stops Spark in good order."""
-    log = open(log_path(), "ab")  # noqa: SIM115 - the JVM holds it as long as it lives
+    log = open_log(log_path())  # the JVM holds it as long as it lives
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    for name, value in _MEMORY.items():
+    for name, value in WORKER_MEMORY.items():
         os.environ.setdefault(name, value)
     before = dict(os.environ)
     os.environ["PYTHONWARNINGS"] = "ignore"
@@ -141,7 +173,22 @@ def _launch(conf: SparkConf, home: Home | None) -> None:
             os.environ.pop(name, None)
             if name in before:
                 os.environ[name] = before[name]
+    guard_callbacks(gateway)
     SparkContext._ensure_initialized(gateway=gateway)
+    for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        server.handle_error = _into_log  # it would print a trace when the JVM is gone
+
+
+def _into_log(*_: object) -> None:
+    logging.getLogger("py4j").warning("Spark's process is gone", exc_info=True)
+
+
+def sync_files(spark: SparkSession, wanted: bool) -> bool:
+    """Whether Spark itself makes the files of checkpoints durable from now on: only our file system class can."""
+    if spark.sparkContext.getConf().get("spark.hadoop.fs.file.impl", "") != CLASS_NAME:
+        return False
+    spark.sparkContext._jvm.java.lang.System.setProperty("kigen.sync", "true" if wanted else "false")
+    return wanted
 
 
 def log_path() -> Path:
@@ -166,9 +213,22 @@ def quiet() -> Iterator[None]:
 
 
 def gist(error: Any) -> str:
-    """The line that says what happened: of Spark's words the first, of a Python stack trace within them the last."""
-    lines = [line.rstrip() for line in str(error).split("=== Streaming Query ===")[0].splitlines() if line.strip()]
-    if not lines:
+    """The line that says what happened: of a Python stack trace its last line, else the cause within Spark's words, unwrapped."""
+    text = str(error).split("=== Streaming Query ===")[0]
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    traces = [place for place, line in enumerate(lines) if "Traceback (most recent call last)" in line]
+    plain = [line for line in lines[traces[-1] + 1 if traces else 0 :] if not _FRAME.match(line)]
+    if not plain:
         return type(error).__name__
-    plain = [line for line in lines if not line.startswith(" ")]
-    return plain[-1] if plain and any("Traceback (most recent call last)" in line for line in lines) else lines[0]
+    if traces:
+        return plain[0]
+    causes = [line.removeprefix("Caused by: ") for line in plain if line.startswith("Caused by: ")]
+    told = [words for words in (_unwrapped(line) for line in [plain[0], *reversed(causes)]) if words]
+    return told[0] if told else plain[0]
+
+
+def _unwrapped(line: str) -> str:
+    """Without which query and which of Spark's tasks it was, and the names of Java's classes."""
+    for wrapping in _WRAPPINGS:
+        line = wrapping.sub("", line)
+    return line.strip()

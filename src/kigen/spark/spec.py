@@ -20,8 +20,10 @@ from kigen.schedule import DEFAULT_POLICY, Settings
 from kigen.schedule.slices import ADMITTED_NAMES
 from kigen.spark.buckets import bucket_of
 from kigen.spark.link_source import Access, LinkSource
+from kigen.spark.memory import DEFAULT, limit_bytes
 
 BATCH_ROWS = 500_000
+TUPLE_BYTES = 200  # of input, roughly: a few columns and a text
 SLICED_RUNTIME = "kigen.lifetimes.sliced_runtime:SlicedRuntime"
 INLINE_BYTES = 64 << 10  # a kernel snapshot up to this size lies in the state itself, a larger one in a file
 
@@ -39,8 +41,10 @@ class RunSpec:
     batch_rows: int = BATCH_ROWS
     partitions: int | None = None  # None: one a core, as far as there are tasks
     inline_bytes: int = INLINE_BYTES
+    memory: str = DEFAULT  # of all workers on a machine: a size, or a share of that machine
     links: Access | None = None  # how streams from other nodes are read; with it, time is told to others at least so often:
     tick_us: int = 250_000
+    syncs: bool = True  # what is committed outlives a power cut, not only a kill
     warm_up: bool = False  # one batch without input, for nothing but to have everything started
     runtime: str = "kigen.lifetimes:TaskRuntime"  # module:class, so that tests can put another in its place
 
@@ -56,7 +60,7 @@ class RunSpec:
     @property
     def largest_rows(self) -> int:
         """How far batches of logs may grow; a size smaller than ours was set on purpose, and stays."""
-        return self.batch_rows * (8 if self.batch_rows >= BATCH_ROWS else 1)
+        return min(self.batch_rows * (8 if self.batch_rows >= BATCH_ROWS else 1), rows_within(self.memory))
 
     @property
     def shortest_us(self) -> int | None:
@@ -92,6 +96,11 @@ class RunSpec:
         module, _, name = (SLICED_RUNTIME if task in self.slices else self.runtime).partition(":")
         factory = getattr(importlib.import_module(module), name)
         return factory(next(t for t in self.tasks if t.name == task), self.app, self.lifetime)
+
+
+def rows_within(memory: str) -> int:
+    """Tuples of a batch, so that its input takes about an eighth of the limit."""
+    return limit_bytes(memory) // (8 * TUPLE_BYTES)
 
 
 def sliced_tasks(app: App, policy: str, draining: bool) -> dict[str, JoinSlices]:
