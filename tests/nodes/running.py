@@ -49,6 +49,7 @@ class Up:
 
     def __init__(self, app: Path, *more: str, env: dict[str, str] | None = None) -> None:
         self.nodes = app.with_name("nodes.toml")
+        self.state = Path(more[more.index("--state") + 1]) if "--state" in more else self.nodes.with_suffix(".state")
         command = [*KIGEN, "up", str(app), "--nodes", str(self.nodes), *more]
         self._errors = open(app.with_name("up.err"), "w+", encoding="utf-8")  # noqa: SIM115 - closed in __exit__
         self.process = subprocess.Popen(
@@ -74,9 +75,8 @@ class Up:
         return code
 
     def status(self) -> dict[str, Any]:
-        done = subprocess.run(
-            [*KIGEN, "status", "--nodes", str(self.nodes), "--format", "json"], capture_output=True, text=True, timeout=60, check=True
-        )
+        command = [*KIGEN, "status", "--nodes", str(self.nodes), "--state", str(self.state), "--format", "json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
         told: dict[str, Any] = json.loads(done.stdout)
         return told
 
@@ -85,7 +85,7 @@ class Up:
         nodes = load_nodes(self.nodes)
         deadline = time.monotonic() + PATIENCE_S
         while self.process.poll() is None and time.monotonic() < deadline:
-            told = {entry.name: ask(nodes, entry.name) for entry in nodes.nodes}
+            told = {entry.name: ask(nodes, self.state, entry.name) for entry in nodes.nodes}
             if all(told.values()) and there(told):
                 return told
             time.sleep(0.05)
@@ -111,3 +111,15 @@ def spark_of(state: Path) -> list[int]:
     """The JVMs of the nodes."""
     owners = [json.loads(path.read_bytes()) for path in state.glob("*/checkpoint/owner.json")]
     return [owner["jvm"]["pid"] for owner in owners if owner.get("jvm")]
+
+
+def python_workers(jvm: int) -> list[int]:
+    """The processes that a JVM's Python daemons have forked."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError):
+            continue
+    daemons = [pid for pid, parent in parents.items() if parent == jvm]
+    return [pid for pid, parent in parents.items() if parent in daemons]

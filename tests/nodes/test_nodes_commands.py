@@ -121,6 +121,7 @@ def test_status_needs_the_token_and_nobodys_key(tmp_path: Path) -> None:
     security = certificate(tmp_path)
     (tmp_path / "node.pem").write_bytes(security.certificate)
     (tmp_path / "token").write_text(TOKEN, encoding="utf-8")
+    (tmp_path / "token").chmod(0o600)
     serving = Security(TOKEN, security.certificate, security.key)
     with LinkServer(
         [], security=serving, about=lambda: {"node": "a", "role": "alone", "state": "running", "queries": {}, "queues": {}, "from": {}}
@@ -131,6 +132,11 @@ def test_status_needs_the_token_and_nobodys_key(tmp_path: Path) -> None:
         done = runner.invoke(app, arguments)
         assert done.exit_code == 0, done.output
         assert "running" in done.output
+        (tmp_path / "token").chmod(0o640)
+        done = runner.invoke(app, arguments)
+        assert done.exit_code == 2
+        assert "can be read or changed by others (mode 0640): run chmod 600" in done.stderr
+        (tmp_path / "token").chmod(0o600)
         (tmp_path / "token").write_text("some other letters", encoding="utf-8")
         done = runner.invoke(app, arguments)
         assert done.exit_code == 2
@@ -165,10 +171,11 @@ def test_a_node_that_is_killed_again_and_again_is_given_up(files: list[str], tmp
 
     monkeypatch.setattr(Processes, "_start", start)
     monkeypatch.setattr("kigen.cli.up._POLL_S", 0.01)
+    monkeypatch.setattr("kigen.cli.restarts.FIRST_S", 0.01)
     with Processes(arguments, {"a": ("a", 0)}) as processes, pytest.raises(NodeFailed) as failed:
         processes.run(threading.Event(), lambda running: {"a": None})
     assert starts == ["a"] * 5
-    assert "node a was killed 5 times within 60 s (SIGKILL)" in str(failed.value)
+    assert "node a was killed 5 times before it worked (SIGKILL)" in str(failed.value)
     assert "began" in str(failed.value)
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from nodes.running import SMALL, Up, alive, drained, gone, nodes_text, spark_of
+from nodes.running import SMALL, Up, alive, drained, gone, nodes_text, python_workers, spark_of
 from spark.rooms import ROOMS, bags, write_rooms
 
 pytestmark = pytest.mark.timeout(600)
@@ -106,6 +107,29 @@ def test_nodes_are_killed_and_started_again(tmp_path: Path, expected: dict[str, 
         assert up.end() == 0, up.said
         for node in ("a", "b", "c"):
             assert f"node {node} was killed (SIGKILL); starting it again" in up.said
+    assert bags(tmp_path / "out") == {name: expected[name] for name in ("hot.csv", "arrivals.csv")}
+
+
+def test_a_killed_spark_or_worker_is_a_death_like_any_other(tmp_path: Path, expected: dict[str, list[str]]) -> None:
+    """The JVM of the node that reads the stream, then a Python worker of the one that gives results, at work."""
+    app = write(tmp_path, 1500, ONE, HOT)
+    owners = {node: tmp_path / "state" / node / "checkpoint" / "owner.json" for node in "ac"}
+    with Up(app, "--output", str(tmp_path / "out"), "--state", str(tmp_path / "state"), env=SMALL) as up:
+        told = up.until(lambda told: lines(told, "c") > 50, "50 results")
+        os.kill(json.loads(owners["a"].read_bytes())["jvm"]["pid"], signal.SIGKILL)
+        up.until(lambda now: now["a"]["pid"] != told["a"]["pid"] and now["a"]["state"] == "running", "node a again")
+        jvm = json.loads(owners["c"].read_bytes())["jvm"]["pid"]
+
+        def dead(_: dict[str, Any]) -> bool:  # one that has nothing to do is not missed
+            for worker in python_workers(jvm):
+                with suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGKILL)
+            return "node c was killed" in up.said
+
+        up.until(dead, "the death of node c")
+        assert up.end() == 0, up.said
+        for node in ("a", "c"):
+            assert f"node {node} was killed (its Spark died); starting it again in 1 s" in up.said
     assert bags(tmp_path / "out") == {name: expected[name] for name in ("hot.csv", "arrivals.csv")}
 
 

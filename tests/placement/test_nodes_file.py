@@ -189,3 +189,10 @@ def test_explain_with_wrong_nodes_is_exit_2(files: tuple[str, str], change: tupl
     assert said in shown.output
     missing = CliRunner().invoke(command, ["explain", files[0], "--nodes", "no/such.toml"])
     assert missing.exit_code == 2
+
+
+def test_durability_is_power_unless_said() -> None:
+    text = '[nodes.a]\n[nodes.b]\ndurability = "process"\n'
+    assert [node.durability for node in parse_nodes(text).nodes] == ["power", "process"]
+    with pytest.raises(NodesFileError, match=r"\[nodes\.a\] durability: no durability 'always': write power .* or process"):
+        parse_nodes('[nodes.a]\ndurability = "always"\n')

@@ -46,7 +46,7 @@ class Watched(Up):
 
     def status(self) -> dict[str, Any]:
         nodes = load_nodes(self.nodes)
-        return {me: ask(nodes, *which) for me, which in replicas(nodes, [entry.name for entry in nodes.nodes]).items()}
+        return {me: ask(nodes, self.state, *which) for me, which in replicas(nodes, [entry.name for entry in nodes.nodes]).items()}
 
     def until(self, there: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
         deadline = time.monotonic() + PATIENCE_S

@@ -79,7 +79,7 @@ class Apart:
     def until(self, there: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
-            told = {me: ask(self._nodes, *which) for me, which in self._which.items()}
+            told = {me: ask(self._nodes, self._pair.state, *which) for me, which in self._which.items()}
             if all(told.values()) and there(told):
                 return told
             failed = [name for name, process in self.processes.items() if process.poll() not in (None, 0)]

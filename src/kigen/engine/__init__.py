@@ -3,7 +3,7 @@ from kigen.engine.fingerprint import CheckpointMismatch
 from kigen.engine.options import LIFETIMES, ArgumentError, RunOptions
 from kigen.engine.owner import CheckpointInUse
 from kigen.engine.result import Progress, RunResult
-from kigen.engine.run import Run, RunFailed
+from kigen.engine.run import Run, RunFailed, SparkDied
 
 __all__ = [
     "LIFETIMES",
@@ -16,4 +16,5 @@ __all__ = [
     "RunFailed",
     "RunOptions",
     "RunResult",
+    "SparkDied",
 ]

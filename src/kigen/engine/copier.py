@@ -34,10 +34,11 @@ class Copier:
         lives: Lives,
         silence_s: float,
         compress: str,
+        sync: bool = True,
     ) -> None:
         """`before`: the streams that the node reads, and who serves each of them."""
         self._address, self._before, self._security, self._lives = address, before, security, lives
-        self._silence_s, self._compress = silence_s, compress
+        self._silence_s, self._compress, self._sync = silence_s, compress, sync
         self._stopped, self._fetching = threading.Event(), threading.Event()
         self._other, self._offered = Other(), ("", 0)  # the copy that is there: of which life, its number
         self._have = ("", 0)
@@ -129,7 +130,7 @@ class Copier:
         began, part = time.monotonic(), self._lives.part()
         link = Link(self._address, self._security, Patience(patience_s=0.0, call_s=_CALL_S))
         try:
-            got = fetch(link, offered[1], self._lives.copy, part, self._compress, lambda: not self._fetching.is_set())
+            got = fetch(link, offered[1], self._lives.copy, part, self._compress, lambda: not self._fetching.is_set(), self._sync)
             if got is None or not self._lives.finish(part):
                 return
             took_s, self._at = time.monotonic() - began, time.monotonic()

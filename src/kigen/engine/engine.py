@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +52,13 @@ class Engine:
 
     def prepare(self, app: str | Path | App, **options: Any) -> Run:
         """Everything of a run that needs no Spark: reads the app, checks inputs, takes the checkpoint."""
-        loaded = app if isinstance(app, App) else load_app(str(app))
+        loaded = app if isinstance(app, App) else load_app(str(app), options.get("output"))
         return Run(loaded, RunOptions(**options))
 
     def close(self) -> None:
         if self._ours and self._spark is not None:
-            self._spark.stop()
+            with suppress(Exception):  # its JVM may be dead already
+                self._spark.stop()
             self._spark = None
 
     def __enter__(self) -> Engine:

@@ -14,10 +14,10 @@ from typing import Any
 
 import duckdb
 
+from kigen.durable import DamagedFile, replace
+from kigen.engine.formats import FORMAT, migrated
 from kigen.plan.nodes import App, Query, Stream
-from kigen.spark.scratch import replace
 
-FORMAT = 1
 _FILE = "app.json"
 
 
@@ -41,15 +41,15 @@ def fingerprint(app: App, lifetime: str, draining: bool, output: str | None, ver
     }
 
 
-def check_or_write(checkpoint: Path, mine: dict[str, Any]) -> None:
-    """Raises CheckpointMismatch if the checkpoint is of another app."""
+def check_or_write(checkpoint: Path, mine: dict[str, Any], sync: bool = True) -> None:
+    """Raises CheckpointMismatch if the checkpoint is of another app, DamagedFile if its description is torn."""
     path = checkpoint / _FILE
     if not path.exists():
         if (checkpoint / "spark").exists():
             raise CheckpointMismatch(f"{checkpoint} holds a Spark checkpoint without {_FILE}: use an empty directory")
-        replace(path, json.dumps(mine, indent=1).encode(), durable=True)
+        replace(path, json.dumps(mine, indent=1).encode(), sync)
         return
-    theirs = json.loads(path.read_bytes())
+    theirs = migrated(_read(path), mine)
     changes = _changes(theirs, mine)
     if changes:
         listed = "\n".join(f"  - {change}" for change in changes)
@@ -57,11 +57,26 @@ def check_or_write(checkpoint: Path, mine: dict[str, Any]) -> None:
             f"the checkpoint {checkpoint} was made by another app or version:\n{listed}\n"
             "Undo the change to go on from it, or give another --checkpoint directory (or delete this one) to start from the beginning."
         )
+    if theirs["found_format"] != FORMAT:
+        replace(path, json.dumps(mine, indent=1).encode(), sync)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+        if not isinstance(found, dict) or not all(isinstance(found.get(key), dict) for key in ("streams", "queries")):
+            raise ValueError("no description of an app")
+    except ValueError as error:
+        torn = f"it is torn ({path.stat().st_size} bytes: {error}), so that nobody knows whose checkpoint this is"
+        todo = "Restore it from a copy of the checkpoint, or start from the beginning with a new --checkpoint directory"
+        raise DamagedFile(str(path), torn, todo) from error
+    return found
 
 
 def _parts(declared: Stream | Query) -> dict[str, str]:
-    """A digest of each clause: enough to say which one changed."""
-    return {f.name: _digest(getattr(declared, f.name)) for f in fields(declared) if f.name != "name"}
+    """A digest of each clause: enough to say which one changed. Clauses that came later, and are not written, leave no trace."""
+    later = {"ahead_us"} if getattr(declared, "ahead_us", None) is None else set()
+    return {f.name: _digest(getattr(declared, f.name)) for f in fields(declared) if f.name not in {"name", *later}}
 
 
 def _digest(value: Any) -> str:
@@ -73,6 +88,7 @@ _CLAUSES = {
     "source": "FROM",
     "timestamp": "TIMESTAMP BY",
     "lateness_us": "LATENESS",
+    "ahead_us": "AHEAD",
     "on_error_skip": "ON ERROR",
     "shed": "SHED",
     "buffer": "BUFFER",
@@ -86,8 +102,6 @@ _CLAUSES = {
 
 
 def _changes(theirs: dict[str, Any], mine: dict[str, Any]) -> list[str]:
-    if theirs.get("format") != mine["format"]:
-        return [f"format {theirs.get('format')} there, {mine['format']} here"]
     changes = [
         f"{what}: {theirs.get(key)} there, {mine[key]} here"
         for key, what in (

@@ -1,8 +1,8 @@
 """Where the files of one replica lie that may be replaced by copies of the other's: `live.N` it works on, `copy.N` it only keeps.
 
-Invariant: of all there are, the one with the greatest number counts; it is a live one, or a whole copy. A copy grows in `part` and becomes
-one by a rename; it becomes a live one by a rename, too, so a kill leaves one or the other. Numbers are never used again: what a Spark that
-is still ending writes goes to a folder that nobody reads any more.
+Invariant: of all there are, the one with the greatest number counts; it is a live one, or a whole copy (digests are verified at a
+start). A copy grows in `part` and becomes one by a rename; it becomes a live one by a rename, too, so a kill leaves one or the other.
+Numbers are never used again: what a Spark that is still ending writes goes to a folder that nobody reads any more.
 """
 
 from __future__ import annotations
@@ -11,21 +11,22 @@ import shutil
 import threading
 from pathlib import Path
 
-from kigen.links import told_of
+from kigen.durable import sync_directory
+from kigen.links import intact, told_of
 
 LIVE, COPY, PART, GIVEN = "live", "copy", "part", "given"
 
 
 class Lives:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, sync: bool = True) -> None:
+        self._folder, self._sync = folder, sync
         self._lock = threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
         self.newest: Path | None = None
         self._number, self._working = 0, False
         for number, path in self._all():
             self._number = max(self._number, number)
-            if self.newest is None and (_is(path, LIVE) or told_of(path) is not None):
+            if self.newest is None and (_is(path, LIVE) or (told_of(path) is not None and intact(path))):
                 self.newest = path
         self._drop_others()
 
@@ -52,7 +53,7 @@ class Lives:
             if self._working or told_of(part) is None:
                 return False
             self._number += 1
-            self.newest = part.rename(self._folder / f"{COPY}.{self._number}")
+            self.newest = self._renamed(part, f"{COPY}.{self._number}")
         self._drop_others()
         return True
 
@@ -67,9 +68,15 @@ class Lives:
                 self.newest = self._folder / f"{LIVE}.{self._number}"
                 self.newest.mkdir()
             elif _is(newest, COPY):
-                self.newest = newest.rename(newest.with_name(newest.name.replace(COPY, LIVE, 1)))
+                self.newest = self._renamed(newest, newest.name.replace(COPY, LIVE, 1))
             assert self.newest is not None
             return self.newest
+
+    def _renamed(self, folder: Path, name: str) -> Path:
+        renamed = folder.rename(self._folder / name)
+        if self._sync:
+            sync_directory(self._folder)
+        return renamed
 
     def rest(self) -> None:
         """Nobody works on the live one any more: a copy may take its place."""

@@ -2,8 +2,8 @@
 
 Everything a node must not lose lies below its state directory: the queues (files that a kill leaves whole) and Spark's checkpoint. Started
 again there, it goes on; nodes before it keep what its files do not hold yet, nodes behind it ask again from where they stand.
-Invariant: a tuple is acknowledged to the node before only when it is in a file here; it leaves the files here only when every reader, this
-node's own Spark included, cannot ask for it again.
+Invariant: a tuple is acknowledged to the node before only when it is in a file here (synced, if the node's durability is "power"); it
+leaves the files here only when every reader, this node's own Spark included, cannot ask for it again.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from kigen.durable import POWER
 from kigen.engine.leading import Leading
-from kigen.engine.node_options import NodeOptions, replicated, security_of
+from kigen.engine.meeting import meet
+from kigen.engine.node_options import NodeOptions, reader_token, replicated, security_of
 from kigen.engine.options import RunOptions
 from kigen.engine.pairing import following, readers_of, replica_name
-from kigen.engine.run import Links, Run
+from kigen.engine.run import Links, Run, warn_of_slow_disk
 from kigen.lifetimes.sent import hole, mark_places, queue_schema
-from kigen.links import ENDED, Following, LinkServer, Queue, QueueSettings, Relay, Watch
+from kigen.links import ENDED, NEIGHBOUR, STATUS, Following, LinkServer, Queue, QueueSettings, Relay, Watch
 from kigen.placement.cutting import Part
 from kigen.placement.nodes_file import NodesFile
 from kigen.spark.link_sink import LinkSink
@@ -36,9 +38,10 @@ QUEUES, CHECKPOINT = "queues", "checkpoint"  # below a node's folder
 DELIVERING = "delivering"  # its own work is done
 
 
-def open_queue(part: Part, name: str, folder: Path) -> Queue:
+def open_queue(part: Part, name: str, folder: Path, durability: str) -> Queue:
     sent = part.plans[name]
-    return Queue(name, queue_schema(sent.plan.schema, sent.is_stream), QueueSettings(folder=folder / QUEUES, durable=True))
+    fsync = "always" if durability == POWER else "never"
+    return Queue(name, queue_schema(sent.plan.schema, sent.is_stream), QueueSettings(folder=folder / QUEUES, durable=True, fsync=fsync))
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,10 @@ class NodeRun:
         self.part, self.options, entry = parts[name], options, nodes.entry(name)
         part, self.paired, self.replica = self.part, entry.standby is not None, replica
         self.name, address = replica_name(name, replica), entry.addresses[replica]
-        self._security, self._lodging = security_of(nodes, part.node), lodging
+        self._other = entry.addresses[1 - replica] if self.paired and lodging is None else None
+        self._security, self._lodging = security_of(nodes, part.node, options.state), lodging
         self._folder = options.state / self.name if lodging is None else lodging.folder
+        self._durability = entry.durability
         self.run: Run | None = None
         self._silence_s, self._relays = entry.silence_us / 1e6, dict[str, Relay]()
         self._state, self._began = "starting", time.time()
@@ -86,14 +91,18 @@ class NodeRun:
         self._relays = {stream: self._relay(stream, nodes, how) for stream in part.received}
         if part.app.queries:
             sinks = {q.name: LinkSink(q, self.queues[q.name]) for q in part.app.queries if q.sent}
-            links = Links(Access(address, self._security, halting=self.paired), dict(sinks), self._committed)
+            links = Links(
+                Access(address, reader_token(self._security, self._folder), self._security.roots, self.paired), dict(sinks), self._committed
+            )
             checkpoint = str(self._folder / CHECKPOINT)
             app = replicated(part) if self.paired else part.app
-            chosen = options.run_options(copied=lodging is not None)
+            chosen = options.run_options(copied=lodging is not None, durability=self._durability)
             self.run = Run(app, RunOptions(checkpoint=checkpoint, **chosen), links)
+        elif self._durability == POWER:
+            warn_of_slow_disk(self._folder)
 
     def _queue(self, name: str, parts: Mapping[str, Part], nodes: NodesFile) -> Queue:
-        queue = open_queue(self.part, name, self._folder)
+        queue = open_queue(self.part, name, self._folder, self._durability)
         readers, required = readers_of(self.part, name, parts, nodes)
         own = [SELF] if name in self.part.used else []
         for reader in readers + own:
@@ -108,7 +117,7 @@ class NodeRun:
             return hole(sent.plan.schema, sent.is_stream, int(note or 0))
 
         watch = Watch(before.silence_us / 1e6, alone=self.paired)
-        return Relay(self.queues[stream], before.addresses, self.name, self._security, how, mark_places, hole_for, watch)
+        return Relay(self.queues[stream], before.addresses, self.name, self._security.as_role(NEIGHBOUR), how, mark_places, hole_for, watch)
 
     def _committed(self, oldest: dict[str, int], worked_off: dict[str, int]) -> None:
         self._worked_off.update(worked_off)
@@ -182,6 +191,9 @@ class NodeRun:
 
     def begin(self, spark: Any, ready: Callable[[], None], warmed: bool = False) -> None:
         """`ready` waits for the other nodes, if they are to begin together."""
+
+        if self._other is not None:
+            meet(self._other, self._security.as_role(STATUS))
 
         def warm() -> None:
             self._state = "ready"

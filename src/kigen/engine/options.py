@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from kigen.schedule import DEFAULT_POLICY, PolicyError, Settings, read_policy
+from kigen.durable import POWER, durability_of
+from kigen.schedule import DEFAULT_POLICY, Settings, read_policy
+from kigen.spark.memory import DEFAULT, SizeError, limit_bytes
 from kigen.spark.spec import BATCH_ROWS, INLINE_BYTES
 
 LIFETIMES = ("dt", "nt")
@@ -28,17 +30,24 @@ class RunOptions:
     lifetime: str = "dt"
     policy: str = DEFAULT_POLICY  # a name, and settings after a colon: ats:kp=1,ki=10,phi=100ms
     duration_s: float | None = None
+    memory: str | int = DEFAULT  # of all workers of the run: bytes, a size such as 4GB, or a share of the machine
     batch_rows: int = field(default_factory=lambda: _setting("KIGEN_BATCH_ROWS", BATCH_ROWS))
     partitions: int | None = None  # tasks that run at once; None: one a core
     inline_bytes: int = field(default_factory=lambda: _setting("KIGEN_INLINE_BYTES", INLINE_BYTES))
     keep_results: bool = True  # for RunResult.dataframe
+    durability: str = POWER  # or "process": what a batch outlives once it is committed
     runtime: str = "kigen.lifetimes:TaskRuntime"
 
     def __post_init__(self) -> None:
         _one_of("lifetime", self.lifetime, LIFETIMES)
         try:
             read_policy(self.policy)
-        except PolicyError as error:
+            durability_of(self.durability)
+        except ValueError as error:
+            raise ArgumentError(str(error)) from error
+        try:
+            limit_bytes(self.memory)
+        except SizeError as error:
             raise ArgumentError(str(error)) from error
         if self.checkpoint is not None and "://" in self.checkpoint:
             raise ArgumentError(f"the checkpoint must be a directory that all of Spark's machines share, not '{self.checkpoint}'")
@@ -48,6 +57,11 @@ class RunOptions:
             raise ArgumentError(f"at least one partition is needed, not {self.partitions}")
         if self.batch_rows < 1:
             raise ArgumentError(f"a batch must hold at least one tuple, not {self.batch_rows}")
+
+    @property
+    def syncs(self) -> bool:
+        """Whether what is committed is on the disk, and not only with the operating system."""
+        return self.durability == POWER
 
     @property
     def scheduling(self) -> tuple[str, Settings]:

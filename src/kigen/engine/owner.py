@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kigen.spark.scratch import replace
+from kigen.durable import replace
 
 _FILE = "owner.json"
 _WAIT_S = 60.0

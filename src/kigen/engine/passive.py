@@ -16,15 +16,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kigen.durable import POWER
 from kigen.engine.copier import Copier
 from kigen.engine.lives import GIVEN, Lives
+from kigen.engine.meeting import meet
 from kigen.engine.node import CHECKPOINT, QUEUES, Lodging, NodeRun, open_queue
-from kigen.engine.node_options import NodeOptions, replicated, security_of
+from kigen.engine.node_options import NodeOptions, reader_token, replicated, security_of
 from kigen.engine.options import RunOptions
 from kigen.engine.pairing import replica_name
 from kigen.engine.roles import COPIES, DONE, LEADS, UNDECIDED, Me, next_role
 from kigen.engine.run import warm
-from kigen.links import Copies, LinkError, LinkServer, UnknownCopy, link_tree, told_of
+from kigen.links import REPLICA, STATUS, Copies, LinkError, LinkServer, UnknownCopy, link_tree, told_of
 from kigen.placement.cutting import Part
 from kigen.placement.nodes_file import NodesFile
 from kigen.spark.link_source import Access
@@ -49,8 +51,8 @@ class PassiveNode:
         entry = nodes.entry(name)
         self.part, self.options, self.replica, self.name = parts[name], options, replica, replica_name(name, replica)
         self._parts, self._nodes, self._tell, self._entry = parts, nodes, tell, entry
-        security = security_of(nodes, name)
-        self._lives = Lives(options.state / self.name)
+        self._security = security = security_of(nodes, name, options.state)
+        self._lives = Lives(options.state / self.name, entry.durability == POWER)
         self._copies = Copies(options.state / self.name / GIVEN, entry.period_us / 1e6)
         self._leading: NodeRun | None = None
         self._needs: dict[str, int] | None = None  # inputs that its copy goes back to, until they are here
@@ -60,9 +62,17 @@ class PassiveNode:
         self._asked_since: float | None = None
         self._both_since: float | None = None
         self._done_at: float | None = None
-        self._access = Access(entry.addresses[replica], security, halting=True)
+        self._access = Access(entry.addresses[replica], reader_token(security, options.state / self.name), security.roots, halting=True)
         before = {stream: nodes.entry(node).addresses for stream, node in self.part.received.items()}
-        self._copier = Copier(entry.addresses[1 - replica], before, security, self._lives, entry.silence_us / 1e6, entry.compress)
+        self._copier = Copier(
+            entry.addresses[1 - replica],
+            before,
+            security.as_role(REPLICA),
+            self._lives,
+            entry.silence_us / 1e6,
+            entry.compress,
+            entry.durability == POWER,
+        )
         self._server = LinkServer((), entry.addresses[replica], security, self.about, lambda: bool(self._unheard))
         self._server.copies = self
 
@@ -74,8 +84,9 @@ class PassiveNode:
 
     def begin(self, spark: Any, ready: Callable[[], None]) -> None:
         self._spark = spark
+        meet(self._entry.addresses[1 - self.replica], self._security.as_role(STATUS))
         if spark is not None:
-            warm(spark, replicated(self.part), RunOptions(**self.options.run_options(copied=True)), self._access)
+            warm(spark, replicated(self.part), RunOptions(**self.options.run_options(True, self._entry.durability)), self._access)
         self._state = "ready"
         ready()
         self._up_at = time.monotonic()
@@ -242,7 +253,11 @@ class PassiveNode:
             return 0
         if self._lives.copy is not None:
             return int((told_of(folder) or {}).get("position", 0))
-        queues = {name: open_queue(self.part, name, folder) for name in self.part.plans if (folder / QUEUES / name).exists()}
+        queues = {
+            name: open_queue(self.part, name, folder, self._entry.durability)
+            for name in self.part.plans
+            if (folder / QUEUES / name).exists()
+        }
         try:
             return self._position_of(queues)
         finally:

@@ -35,6 +35,10 @@ class Progress:
     policy: str = ""
     k: int | None = None  # basic batches in a scheduling batch, where the policy has such
     overloaded: bool = False
+    doing: str | None = None  # what the batch that runs now is at
+    read: int = 0  # tuples of it that are passed, beside those of the queries
+    reached_us: int | None = None  # the event time that it has come to
+    memory: int = 0  # bytes that the workers use, as far as they are on this machine
 
 
 def report_of(app: App, options: RunOptions, metrics: Metrics, wall_s: float, policy: dict[str, Any]) -> Report:

@@ -5,6 +5,7 @@ Invariant: whatever ends a run, its outputs are closed at a batch's end and the 
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 import time
@@ -16,26 +17,39 @@ from pathlib import Path
 from typing import Any
 
 from kigen.connectors import InputError, Sink, open_sink
+from kigen.durable import DamagedFile, make_directories, rotate_log, slow_disk
 from kigen.engine.fingerprint import check_or_write, fingerprint
-from kigen.engine.options import RunOptions
+from kigen.engine.key_secret import key_secret
+from kigen.engine.options import ArgumentError, RunOptions
+from kigen.engine.overseer import Overseer, fraction_of
 from kigen.engine.owner import Owner
 from kigen.engine.result import Progress, QueryProgress, RunResult, report_of
 from kigen.lifetimes import EvaluationError
+from kigen.links import LinkError
 from kigen.plan.nodes import App, Connector, Query
+from kigen.plan.paths import conflicts
+from kigen.spark import deaths
 from kigen.spark.letting_go import sink_of_shed
 from kigen.spark.link_source import Access
-from kigen.spark.pipeline import Pipeline, warm_up
+from kigen.spark.memory import MemoryLimitReached
+from kigen.spark.pipeline import Pipeline, warm_up, was_killed
 from kigen.spark.results import results_sink
-from kigen.spark.session import gist, jvm_pid, log_path
+from kigen.spark.session import gist, jvm_pid, log_path, sync_files
 from kigen.spark.sink import BatchSink, Outputs
-from kigen.spark.spec import RunSpec, sliced_tasks
+from kigen.spark.spec import RunSpec, rows_within, sliced_tasks
 
+_log = logging.getLogger(__name__)
 _POLL_S = 0.02
+_LOG_S = 5.0  # how often to look whether Spark's log has become too long
 _CLOSING_S = 120.0  # for the last lines, after --duration
 
 
 class RunFailed(RuntimeError):
     """Spark, or a fault of Kigen's, ended the run: exit code 1."""
+
+
+class SparkDied(RunFailed):
+    """Spark's JVM or one of its Python workers was killed: nothing is wrong with the run, and started again it goes on."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +61,21 @@ class Links:
     on_commit: Callable[[dict[str, int], dict[str, int]], None]  # and how far each stream is worked off
 
 
+def warn_of_slow_disk(folder: Path) -> None:
+    """Of a disk that every acknowledgement would wait for."""
+    told = slow_disk(folder)
+    if told is not None:
+        _log.warning("warning: %s", told)
+
+
 def warm(spark: Any, app: App, options: RunOptions, access: Access) -> None:
     """Spark made ready for a run of this app that may begin later: without a checkpoint, inputs or outputs."""
     with tempfile.TemporaryDirectory(prefix="kigen-") as scratch:
         try:
             warm_up(spark, _spec(app, options, Path(scratch), Path(scratch), access))
         except Exception as error:
+            if was_killed(error):
+                raise SparkDied(f"Spark was killed while it started: {gist(error)} (Spark's log: {log_path()})") from error
             raise RunFailed(f"Spark did not start: {gist(error)} (Spark's log: {log_path()})") from error
 
 
@@ -66,11 +89,13 @@ def _spec(app: App, options: RunOptions, checkpoint: Path, scratch: Path, access
         lifetime=options.lifetime,
         policy=options.scheduling[0],
         settings=replace(options.scheduling[1], may_drop=not options.drain),
-        batch_rows=options.batch_rows,
+        batch_rows=min(options.batch_rows, rows_within(str(options.memory))),
         partitions=options.partitions,
         inline_bytes=options.inline_bytes,
+        memory=str(options.memory),
         runtime=options.runtime,
         links=access,
+        syncs=options.syncs and options.checkpoint is not None,  # nothing goes on from a checkpoint that is deleted in the end
     )
 
 
@@ -84,9 +109,11 @@ class Run:
         self._owner = Owner(self._checkpoint)
         self._pipeline: Pipeline | None = None
         self._spark: Any = None
-        self._began = time.monotonic()
+        self._began = self._looked_at_log = time.monotonic()
         self._result: RunResult | None = None
         self._closing = False
+        self.tell: Callable[[str], None] = logging.getLogger("kigen").warning  # what users should know while it runs
+        self._overseer = Overseer(str(self._scratch), str(options.memory), lambda text: self.tell(text))
         try:
             self._prepare()
         except BaseException:
@@ -97,17 +124,26 @@ class Run:
     def _prepare(self) -> None:
         options = self.options
         output = None if options.output is None else str(Path(options.output).absolute())
-        self._checkpoint.mkdir(parents=True, exist_ok=True)
+        for _, wrong in conflicts(self.app, output):  # an app file was checked already; a plan made by hand was not
+            raise ArgumentError(wrong)
+        make_directories(self._checkpoint, options.syncs)
         self._owner.acquire()
         slices = sorted(sliced_tasks(self.app, options.scheduling[0], options.drain))
         mine = fingerprint(self.app, options.lifetime, options.drain, output, version("kigen"), slices)
-        check_or_write(self._checkpoint, mine)
+        check_or_write(self._checkpoint, mine, options.syncs and options.checkpoint is not None)
+        secret = key_secret(self._checkpoint, options.syncs and options.checkpoint is not None)
+        self.app = replace(self.app, secret=secret)
         access = None if self._links is None else self._links.access
+        if options.syncs and options.checkpoint is not None:
+            warn_of_slow_disk(self._checkpoint)
         self._spec = _spec(self.app, options, self._checkpoint, self._scratch, access)
         self._sources = self._spec.sources(started_us=0)
         for source in self._sources.values():
             source.initial()
         self._sink = BatchSink(self._spec, self._outputs(output))
+        for sinks in self._sink.outputs.values():
+            for _, sink in sinks:
+                sink.syncs = options.syncs
         self._sink.on_commit = None if self._links is None else self._links.on_commit
         self._sink.open()
 
@@ -151,6 +187,7 @@ class Run:
             return
         self._owner.add_jvm(jvm_pid(spark))
         try:
+            self._sink.spark_syncs = sync_files(spark, self._spec.syncs)
             live = any(source.live for source in self._sources.values())
             if not warmed and (live or any(q.deadline_us is not None for q in self.app.queries)):
                 warm_up(spark, self._spec)
@@ -160,11 +197,19 @@ class Run:
             self._sink.start_clock()
             self._pipeline = Pipeline(spark, self._spec, self._sink)
         except Exception as error:
+            if was_killed(error):
+                raise SparkDied(f"Spark was killed while it started: {gist(error)} (Spark's log: {log_path()})") from error
             raise RunFailed(f"Spark did not start the run: {gist(error)} (Spark's log: {log_path()})") from error
 
     @property
     def active(self) -> bool:
         """Does what is due, and says whether there is more to wait for."""
+        if time.monotonic() - self._looked_at_log > _LOG_S:
+            self._looked_at_log = time.monotonic()
+            rotate_log(log_path())
+        self._overseer.look()
+        if self._overseer.verdict is not None:
+            return False
         if self._pipeline is None or not self._pipeline.active or (self.finished and not self.options.drain):
             return False
         limit = self.options.duration_s
@@ -195,6 +240,7 @@ class Run:
             if self._pipeline is not None:
                 alone = not self._pipeline.active
                 failure = self._pipeline.failure()
+                self._sink.interrupt()  # or Spark would wait for a batch that waits for others
                 self._pipeline.stop()
                 if alone and failure is None and not self.finished:
                     failure = "it came to an end before the inputs did"
@@ -212,26 +258,49 @@ class Run:
         return self._result
 
     def _raise(self, failure: str | None) -> None:
+        if self._overseer.verdict is not None:
+            raise self._overseer.verdict
         if failure is None:
             return
         error = self._sink.error or self._sink.scratch.error()
-        if isinstance(error, (InputError, EvaluationError, OSError)):
+        if isinstance(error, (InputError, EvaluationError, MemoryLimitReached, OSError, DamagedFile, LinkError)):
             raise error
+        died = self._death(f"{error} {failure}")
+        if died is not None:
+            again = "" if self.options.checkpoint is None else f"; the same command goes on from {self._checkpoint}"
+            raise SparkDied(died + again) from error
         raise RunFailed(f"Spark ended the run: {gist(error or failure)} (Spark's log: {log_path()})") from error
+
+    def _death(self, failure: str) -> str | None:
+        """Which process of Spark's died, and why, in one sentence."""
+        if self._pipeline is not None and self._pipeline.lost:
+            return deaths.java_died(log_path(), self._overseer.killed_for_memory)
+        named = self._overseer.death(failure)
+        if named is None and deaths.of_a_worker(failure):
+            return f"a Python worker of Spark's ended unexpectedly: {gist(failure)} (Spark's log: {log_path()})"
+        return named
 
     # --- what it did -----------------------------------------------------------------------------------------------
 
     @property
     def progress(self) -> Progress:
-        fractions = [source.fraction(self._sink.record.positions.get(name) or source.initial()) for name, source in self._sources.items()]
-        known = [f for f in fractions if f is not None]
-        fraction = min(known) if known and len(known) == len(fractions) else None
+        positions = self._sink.record.positions
+        fraction = fraction_of(self._sources, positions)
+        within = None if self._pipeline is None else self._overseer.within(self._sink.scratch.committed().seq)
+        if fraction is not None and within is not None:
+            after = fraction_of(self._sources, {**positions, **within.positions}) or fraction
+            fraction += within.share * max(0.0, after - fraction)
         told, live = self._sink.scratch.policy_report(), any(source.live for source in self._sources.values())
         waiting = {q.name: told.get("waiting", {}).get(task.name) for task in self._spec.tasks for q in task.queries}
         with self._sink.lock:
             queries = {q.name: self._of_query(q, waiting[q.name]) for q in self.app.queries}
         overloaded = bool(told.get("overload"))
-        return Progress(fraction, self._sink.metrics.batches, queries, live, self._spec.policy, told.get("k"), overloaded)
+        known = Progress(fraction, self._sink.metrics.batches, queries, live, self._spec.policy, told.get("k"), overloaded)
+        if within is not None:
+            known = replace(known, doing=within.doing, read=within.read, reached_us=within.reached_us)
+        elif self._pipeline is not None and not known.batches:
+            known = replace(known, doing="starting the first batch")
+        return replace(known, memory=self._overseer.used)
 
     def _of_query(self, query: Query, waiting: int | None) -> QueryProgress:
         mine = self._sink.metrics.queries[query.name]

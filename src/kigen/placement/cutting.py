@@ -9,8 +9,7 @@ Deadlines of the parts count from the arrival of a tuple at its first node: a se
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from kigen.placement.from_plan import PlacedPlan
 from kigen.placement.network import Network, Route, arrival_us
@@ -18,6 +17,7 @@ from kigen.placement.nodes_file import NodesFile
 from kigen.placement.result import Placement
 from kigen.placement.tasks import finish_us
 from kigen.plan.nodes import LINK, App, Connector, Node, Query, Received, Scan, Stream, ToStream
+from kigen.plan.rebuild import with_children
 
 _NUMBERS = 1 << 15  # operators of a node
 
@@ -119,7 +119,7 @@ class _Cutter:
     def _local(self, node: Node, at: str) -> Node:
         """The plan as it runs at a node."""
         if self._host(node, at) == at:
-            return node if isinstance(node, Scan) else _with_children(node, lambda child: self._local(child, at))
+            return node if isinstance(node, Scan) else with_children(node, lambda child: self._local(child, at))
         name = node.stream if isinstance(node, Scan) else self._names[node]
         if (name, at) not in self._asked:
             self._asked.add((name, at))
@@ -181,17 +181,6 @@ class _Cutter:
             if name in used:
                 sent = part.plans[name]
                 yield Stream(name, sent.plan.schema, Connector(LINK, (("queue", name), ("relation", not sent.is_stream))))
-
-
-def _with_children(node: Node, change: Any) -> Node:
-    changed: dict[str, Any] = {}
-    for f in fields(node):
-        value = getattr(node, f.name)
-        if isinstance(value, Node):
-            changed[f.name] = change(value)
-        elif isinstance(value, tuple) and value and all(isinstance(v, Node) for v in value):
-            changed[f.name] = tuple(change(v) for v in value)
-    return replace(node, **changed)
 
 
 def parts_used(parts: Mapping[str, Part]) -> list[str]:

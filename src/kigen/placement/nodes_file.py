@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kigen.durable import POWER, durability_of
 from kigen.placement.nodes_standby import COPY_PERIOD_US, standby_of
 from kigen.placement.nodes_values import Section, Values, suggest
 from kigen.placement.problem import Link, Node
@@ -34,6 +35,7 @@ _NODE = (
     "figures",
     "certificate",
     "key",
+    "durability",
 )
 EXAMPLE = '[nodes.car]\nspeed = 1.0\n\n[streams.readings]\nborn = "car"\n\n[results]\nhot = "car"'
 
@@ -71,6 +73,7 @@ class NodeEntry:
     certificate: str | None = None
     key: str | None = None
     period_us: float = COPY_PERIOD_US  # passive: how often its files are copied
+    durability: str = POWER  # what it acknowledges outlives a power cut ("power"), or a kill only ("process")
 
     @property
     def rows_at_once(self) -> int | None:
@@ -194,7 +197,16 @@ class _Parser:
             v.text("certificate"),
             v.text("key"),
             how.period_us,
+            self._durability(v),
         )
+
+    def _durability(self, v: Values) -> str:
+        found = v.text("durability")
+        try:
+            return POWER if found is None else durability_of(found)
+        except ValueError as error:
+            self.errors.append(f"{v.where} durability: {error}")
+            return POWER
 
     def _links(self) -> tuple[Link, ...]:
         entries = self.table.get("links")
