@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -34,6 +35,24 @@ def test_plain_lines_say_the_same_without_a_terminal() -> None:
         "  free: 0/s, p95 80 ms",
     ]
     assert plain_lines(Progress(0.5, 3, {"free": FREE}), {"free": 2.0}) == ["50%, 500 tuples, 2 a second, 3 batches"]
+
+
+def test_a_batch_that_takes_long_says_what_it_is_at() -> None:
+    progress = Progress(0.25, 0, {"q": QueryProgress(0, 0, None, None, None, 0.0)}, doing="query q: join on a = b", read=70_000)
+    known = replace(progress, reached_us=1_436_918_400_000_000, memory=3_200_000_000)
+    assert plain_lines(known, {"q": 900.0}) == [
+        "25%, 70000 tuples, 900 a second, 0 batches; query q: join on a = b at 2015-07-15 00:00:00, 3.2 GB"
+    ]
+    assert plain_lines(progress, {"q": 900.0}) == ["25%, 70000 tuples, 900 a second, 0 batches; query q: join on a = b"]
+    assert "at 9223372036854775807 us" in plain_lines(replace(known, reached_us=2**63 - 1), {"q": 0.0})[0]
+    out = io.StringIO()
+    with RunDisplay(Console(file=out, force_terminal=True, width=160)) as display:
+        display.starting()
+        display.show(known)
+        display.say("memory: 3.2 GB of 4 GB in use (80%)")
+    assert "70,000 tuples" in out.getvalue()
+    assert "query q: join on a = b at 2015-07-15 00:00:00" in out.getvalue()
+    assert "memory: 3.2 GB of 4 GB in use (80%)" in out.getvalue()
 
 
 def test_a_terminal_is_refreshed_in_place_and_left_clean() -> None:

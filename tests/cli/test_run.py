@@ -37,7 +37,8 @@ def test_a_live_run_for_a_while(tmp_path: Path) -> None:
     report = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
     assert list(report) == ["policy", "lifetime", "wall_s", "batches", "batch_ms", "queries", "costs"]
     fast = report["queries"]["fast"]
-    assert list(fast) == ["in", "out", "missed", "shed", "late", "skipped", "dropped", "sdmr", "deadline_ms", "latency_ms", "missed_ms"]
+    counts = ["in", "out", "missed", "shed", "late", "skipped", "dropped", "sdmr", "deadline_ms", "latency_ms", "missed_ms"]
+    assert list(fast) == [*counts, "state"]
     assert report["batches"] >= 1
     assert 200 < fast["in"] < 200 * 60
     assert fast["late"] == 0

@@ -177,6 +177,27 @@ def shared_joins(
         _deliver(result, shared_joins_table(result), json_file or out / "shared-joins.json", picture)
 
 
+@bench.command(epilog="Example:  kigen bench joins --quick --json joins.json")
+def joins(
+    quick: Quick = False,
+    json_file: JsonFile = None,
+    out: Out = Path("out/bench"),
+    trials: Annotated[int | None, typer.Option(metavar="N", min=1, help="Runs of each query.", show_default="3, quick 1")] = None,
+) -> None:
+    """Joins of many versions, by computed keys, of many pairs: time per version, events per second, memory; judged by DuckDB."""
+    with exit_codes():
+        from kigen.bench.joins import JoinsBench, joins_settings
+        from kigen.bench.joins_report import draw_joins, joins_tables
+
+        settings = joins_settings(quick, out, trials)
+        with _progress() as (tell, start):
+            benchmark = JoinsBench(settings, tell)
+            result = benchmark.run(start(benchmark.steps))
+        picture = out / "joins.png"
+        draw_joins(result, picture)
+        _deliver(result, joins_tables(result), json_file or out / "joins.json", picture)
+
+
 @bench.command(epilog="Example:  kigen bench links --quick --json links.json")
 def links(
     quick: Quick = False,

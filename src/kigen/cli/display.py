@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -17,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kigen.engine import Progress as RunProgress
+from kigen.spark.memory import size_text
 
 _PLAIN_EVERY_S = 5.0
 _RATE_OVER_S = 3.0
@@ -54,15 +56,23 @@ class RunDisplay:
         if self._bar is not None:
             self._task = self._bar.add_task("starting Spark", total=None, note="")
 
+    def say(self, text: str) -> None:
+        """A line that stays, above what is refreshed."""
+        if self._bar is None and self._live is None:
+            sys.stderr.write(text + "\n")
+        else:
+            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
     def show(self, progress: RunProgress) -> None:
         now = time.monotonic()
         rates = self._rates(now, progress)
         if progress.live and self._console.is_terminal:
             self._table(progress, rates, now)
         elif self._bar is not None:
-            tuples = max((q.arrived for q in progress.queries.values()), default=0)
             total = None if progress.fraction is None else 1.0
-            note = f"{tuples:,} tuples, {max(rates.values(), default=0.0):,.0f}/s, {progress.batches} batches"
+            note = (
+                f"{_passed(progress):,} tuples, {max(rates.values(), default=0.0):,.0f}/s, {progress.batches} batches{_at_work(progress)}"
+            )
             self._bar.update(self._task, description="running", total=total, completed=progress.fraction or 0.0, note=note)
         elif now - self._told >= _PLAIN_EVERY_S:
             self._told = now
@@ -80,7 +90,7 @@ class RunDisplay:
 
     def _rates(self, now: float, progress: RunProgress) -> dict[str, float]:
         """Tuples a second of each query, over the last seconds."""
-        seen = {name: query.arrived for name, query in progress.queries.items()}
+        seen = {name: query.arrived + (0 if progress.live else progress.read) for name, query in progress.queries.items()}
         self._seen.append((now, seen))
         while now - self._seen[0][0] > _RATE_OVER_S and len(self._seen) > 2:
             self._seen.popleft()
@@ -92,7 +102,8 @@ def live_table(progress: RunProgress, rates: dict[str, float], elapsed_s: float)
     k = "" if progress.k is None else f", k = {progress.k}"
     overload = ", overloaded" if progress.overloaded else ""
     share = "" if progress.fraction is None else f", {progress.fraction:.0%} of the input"
-    title = f"{elapsed_s:,.0f} s, {progress.batches:,} batches, policy {progress.policy}{k}{overload}{share}"
+    memory = f", {size_text(progress.memory)}" if progress.memory else ""
+    title = f"{elapsed_s:,.0f} s, {progress.batches:,} batches, policy {progress.policy}{k}{overload}{share}{memory}"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     table.add_column("query")
     for name in ("tuples/s", "waiting", "p95 ms", "deadline ms", "SDMR %", "lines"):
@@ -107,12 +118,34 @@ def live_table(progress: RunProgress, rates: dict[str, float], elapsed_s: float)
     return table
 
 
+def _passed(progress: RunProgress) -> int:
+    """Tuples that the kernel has passed, durable or not."""
+    return max((query.arrived for query in progress.queries.values()), default=0) + progress.read
+
+
+def _at_work(progress: RunProgress) -> str:
+    """What the batch that runs now is at, and the event time it has come to."""
+    if progress.doing is None:
+        return ""
+    memory = f", {size_text(progress.memory)}" if progress.memory else ""
+    return f"; {progress.doing}{_at(progress.reached_us)}{memory}"
+
+
+def _at(time_us: int | None) -> str:
+    if time_us is None:
+        return ""
+    try:
+        return f" at {datetime.fromtimestamp(time_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
+    except (OverflowError, ValueError):  # a year that calendars do not have
+        return f" at {time_us} us"
+
+
 def plain_lines(progress: RunProgress, rates: dict[str, float]) -> list[str]:
     """One line, and for live streams one more for each query."""
-    tuples = max((q.arrived for q in progress.queries.values()), default=0)
     share = "" if progress.fraction is None else f"{progress.fraction:.0%}, "
     k = "" if progress.k is None else f", k {progress.k}"
-    lines = [f"{share}{tuples} tuples, {max(rates.values(), default=0.0):.0f} a second, {progress.batches} batches{k}"]
+    speed = f"{max(rates.values(), default=0.0):.0f} a second"
+    lines = [f"{share}{_passed(progress)} tuples, {speed}, {progress.batches} batches{k}{_at_work(progress)}"]
     if progress.live:
         for name, query in progress.queries.items():
             waiting = "" if query.waiting is None else f", {query.waiting} waiting"

@@ -16,6 +16,10 @@ _WRONG_APP_OR_ARGUMENTS = {
     "OptionError",
     "ArgumentError",
     "CheckpointMismatch",
+    "CheckpointFormatError",
+    "SinkLogFormatError",
+    "OffsetFormatError",
+    "ManifestFormatError",
     "AppNotFound",
     "NothingToDraw",
     "NodesFileError",
@@ -30,11 +34,13 @@ _RUN_FAILED = {
     "InputError",
     "EvaluationError",
     "RunFailed",
+    "MemoryLimitReached",
     "CheckpointInUse",
     "SparkUnavailable",
     "ContestantFailed",
     "LinkError",
     "NodeFailed",
+    "DamagedFile",
 }
 
 

@@ -18,6 +18,7 @@ import typer
 from kigen.cli.bench import bench
 from kigen.cli.exits import exit_codes
 from kigen.cli.reproduce import ListedFigures, reproduce
+from kigen.durable import POWER
 from kigen.schedule import DEFAULT_POLICY
 
 EXAMPLE = """
@@ -49,11 +50,22 @@ AppFile = Annotated[
 ]
 
 
+DEFAULT_MEMORY = "70%"  # as kigen.spark.memory.DEFAULT, which would import too much
+MemoryOption = Annotated[
+    str,
+    typer.Option("--memory", metavar="SIZE", help="What all workers of the run may use: 4GB, 512MB, or a share of the machine."),
+]
 POLICY_HELP = (
     "What of live streams goes into the next micro-batch: pack (capped micro-batches of many queries, urgent ones first), all (everything, "
     "as plain Spark does), fifo, edf, taat, bts, bts1, ats, ats1. Over the slices of shared joins: mqt (those that answer most queries for "
     "their work first), mandf, admandf (mqt, but fifo while much is about to be lost to BUFFER). Settings follow a colon: "
     "ats:kp=1,ki=10,phi=100ms, mandf:beta=0.1, admandf:ahead=400, mqt:length=500ms."
+)
+
+
+DURABILITY_HELP = (
+    "What a committed batch outlives: power (a power cut: every batch is synced to the disk) or process (a kill: the operating system has "
+    "it; a power cut may cost the last seconds)."
 )
 
 
@@ -93,23 +105,31 @@ def run(
     checkpoint: Annotated[Path | None, typer.Option(metavar="DIR", help="Where a run that was stopped or killed goes on from.")] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write counts and latencies as JSON.")] = None,
     duration: Annotated[str | None, typer.Option(metavar="T", help="Stop after this time, such as '10 s'.")] = None,
+    memory: MemoryOption = DEFAULT_MEMORY,
+    durability: Annotated[str, typer.Option(metavar="power|process", help=DURABILITY_HELP)] = POWER,
 ) -> None:
     """Run an app until its sources end, --duration is over, or Ctrl-C."""
     with exit_codes():
         from kigen.cli.run import RunArguments, run_app
 
-        arguments = RunArguments(app_file, drain, output, lifetime, policy, master, checkpoint, report, duration)
+        arguments = RunArguments(app_file, drain, output, lifetime, policy, master, checkpoint, report, duration, memory, durability)
         run_app(arguments)
 
 
 @app.command()
-def check(app_file: AppFile) -> None:
-    """Show all errors of an app file, without starting Spark."""
+def check(
+    app_file: AppFile,
+    output: Annotated[Path | None, typer.Option(metavar="DIR", help="Also check the files that 'run --output DIR' would write.")] = None,
+) -> None:
+    """Show all errors of an app file, and warnings of what will be costly, without starting Spark."""
     with exit_codes():
-        from kigen.cli.loading import load
+        from kigen.cli.loading import load, warn
 
-        loaded = load(app_file)
-        typer.echo(f"{app_file}: {_plural(len(loaded.streams), 'stream')}, {_plural(len(loaded.queries), 'query', 'queries')}, no errors")
+        loaded = load(app_file, output)
+        warn(loaded)
+        counts = f"{_plural(len(loaded.streams), 'stream')}, {_plural(len(loaded.queries), 'query', 'queries')}, no errors"
+        warnings = f", {_plural(len(loaded.warnings), 'warning')}" if loaded.warnings else ""
+        typer.echo(f"{app_file}: {counts}{warnings}")
 
 
 class Allocation(StrEnum):
@@ -168,13 +188,14 @@ def up(
     policy: NodePolicy = DEFAULT_POLICY,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write counts and latencies of all queries as JSON.")] = None,
     duration: Annotated[str | None, typer.Option(metavar="T", help="Stop after this time, such as '10 s'.")] = None,
+    memory: MemoryOption = DEFAULT_MEMORY,
 ) -> None:
     """Place an app on nodes and start each of them as a process here, until the streams end, --duration is over, or Ctrl-C."""
     with exit_codes():
         from kigen.cli.nodes import NodesArguments
         from kigen.cli.up import up_app
 
-        up_app(NodesArguments(app_file, nodes, allocate.value, time_limit, profile, state, output, policy, duration), report)
+        up_app(NodesArguments(app_file, nodes, allocate.value, time_limit, profile, state, output, policy, duration, memory), report)
 
 
 @app.command(epilog="Example:  kigen node office rooms.cql --nodes nodes.toml --output out")
@@ -189,6 +210,7 @@ def node(
     output: OutputOption = None,
     policy: NodePolicy = DEFAULT_POLICY,
     duration: Annotated[str | None, typer.Option(metavar="T", help="Stop after this time, such as '10 s'.")] = None,
+    memory: MemoryOption = DEFAULT_MEMORY,
     replica: Annotated[int, typer.Option(metavar="0|1", help="1: the node's standby.", min=0, max=1)] = 0,
     together: Annotated[bool, typer.Option("--together", help="Let streams begin only when 'kigen up' says so.", hidden=True)] = False,
 ) -> None:
@@ -197,7 +219,10 @@ def node(
         from kigen.cli.nodes import NodesArguments, node_app
 
         node_app(
-            name, NodesArguments(app_file, nodes, allocate.value, time_limit, profile, state, output, policy, duration), together, replica
+            name,
+            NodesArguments(app_file, nodes, allocate.value, time_limit, profile, state, output, policy, duration, memory),
+            together,
+            replica,
         )
 
 
@@ -205,12 +230,13 @@ def node(
 def status(
     nodes: NodesOption,
     format: Annotated[str, typer.Option(metavar="text|json", help="A table, or everything the nodes say.")] = "text",
+    state: StateOption = None,
 ) -> None:
     """Show what each node is doing: its state, what it takes from and keeps for others, its queries."""
     with exit_codes():
         from kigen.cli.nodes import show_status
 
-        show_status(nodes, format)
+        show_status(nodes, format, state)
 
 
 @app.command()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +14,14 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from kigen.cli.asked_to_stop import AskedToStop
 from kigen.cli.exits import AppNotFound
 from kigen.cli.loading import load
 from kigen.cli.placement import load_nodes, load_profile, place
 from kigen.cli.run import interruptible, spark_log, take_signals
 from kigen.connectors.options import duration_us
-from kigen.engine import Engine
+from kigen.durable import replace
+from kigen.engine import Engine, SparkDied
 from kigen.engine.advising import with_batches
 from kigen.engine.lives import has_lives
 from kigen.engine.node import CHECKPOINT, NodeRun
@@ -29,19 +30,20 @@ from kigen.engine.options import RunOptions
 from kigen.engine.pairing import PASSIVE, check_pairing, replica_name
 from kigen.engine.passive import PassiveNode
 from kigen.engine.roles import COPIES
-from kigen.links import Link, LinkError, LinkRefused, Patience
+from kigen.links import STATUS, Link, LinkError, LinkRefused, Patience
 from kigen.placement.cutting import Part, cut
 from kigen.placement.from_plan import from_plan
 from kigen.placement.nodes_file import NodesFile, NodesFileError
 from kigen.placement.nodes_values import suggest
 from kigen.placement.result import Placement
 from kigen.placement.stored import fingerprint, from_json, to_json
-from kigen.spark.scratch import replace
+from kigen.spark.memory import DEFAULT
 
 _POLL_S = 0.05
 _ASK = Patience(patience_s=0.0, call_s=1.0)  # again and again
 _ASK_ONCE = Patience(patience_s=0.0, call_s=10.0)  # a busy node answers late
 PLACEMENT, REPORT, GO = "placement.json", "report.json", "go"
+SPARK_DIED = 75  # exit code of one whose JVM, or a Python worker of it, was killed: started again, it goes on
 STOPPED = 128 + 15  # exit code of one of `kigen up`'s nodes that was asked to end (SIGTERM) before it was done
 
 
@@ -56,23 +58,29 @@ class NodesArguments:
     output: Path | None
     policy: str
     duration: str | None
+    memory: str = DEFAULT
 
     def __post_init__(self) -> None:
         """What every node would refuse is refused before one is started."""
-        RunOptions(policy=self.policy, duration_s=self.duration_s)
+        RunOptions(policy=self.policy, duration_s=self.duration_s, memory=self.memory)
 
     @property
     def state_dir(self) -> Path:
-        return (self.state or self.nodes_file.with_suffix(".state")).absolute()
+        return state_of(self.nodes_file, self.state)
 
     @property
     def duration_s(self) -> float | None:
         return None if self.duration is None else duration_us("kigen", "--duration", self.duration) / 1e6
 
 
+def state_of(nodes_file: Path, given: Path | None) -> Path:
+    """Where nodes keep what they must not lose, the token among it."""
+    return (given or nodes_file.with_suffix(".state")).absolute()
+
+
 def placed_parts(arguments: NodesArguments) -> tuple[NodesFile, Placement, dict[str, Part]]:
     """What every node does. The placement is decided once and kept in the state directory: all nodes, and restarts, work by the same."""
-    app, (nodes, chosen) = load(arguments.app_file), with_batches(load_nodes(arguments.nodes_file))
+    app, (nodes, chosen) = load(arguments.app_file, arguments.output), with_batches(load_nodes(arguments.nodes_file))
     for note in chosen:
         sys.stderr.write(note + "\n")
     profile = load_profile(arguments.profile)
@@ -83,7 +91,7 @@ def placed_parts(arguments: NodesArguments) -> tuple[NodesFile, Placement, dict[
     else:
         placed = place(app, nodes, profile, arguments.allocate, arguments.time_limit_s)[1]
         file.parent.mkdir(parents=True, exist_ok=True)
-        replace(file, json.dumps(to_json(placed, of), indent=1).encode(), durable=True)
+        replace(file, json.dumps(to_json(placed, of), indent=1).encode(), sync=True)
     parts = cut(app, nodes, planned, placed)
     check_pairing(parts, nodes)
     return nodes, placed, parts
@@ -108,15 +116,23 @@ def node_app(name: str, arguments: NodesArguments, together: bool, replica: int 
     for line in describe(part):
         sys.stderr.write(line + "\n")
     output = None if arguments.output is None else str(arguments.output)
-    options = NodeOptions(arguments.state_dir, output, arguments.policy, arguments.duration_s)
+    options = NodeOptions(arguments.state_dir, output, arguments.policy, arguments.duration_s, arguments.memory)
     engine = Engine()
-    with spark_log(), interruptible() as stopped:
-        node = make_node(parts, name, nodes, options, replica)
-        try:
-            _run(engine, node, stopped, arguments.state_dir / GO if together else None)
-        finally:
-            report = node.stop()
-            engine.close()
+    try:
+        with spark_log(), interruptible() as stopped:
+            node = make_node(parts, name, nodes, options, replica)
+            try:
+                _run(engine, node, stopped, arguments.state_dir / GO if together else None)
+            finally:
+                try:
+                    report = node.stop()
+                finally:
+                    engine.close()
+    except SparkDied as error:
+        if not together:
+            raise
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(SPARK_DIED) from error
     if report is not None:
         told = {**report, "finished": node.finished}
         (arguments.state_dir / me / REPORT).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
@@ -137,7 +153,7 @@ def make_node(parts: dict[str, Part], name: str, nodes: NodesFile, options: Node
     return NodeRun(parts, name, nodes, options, replica)
 
 
-def _run(engine: Engine, node: NodeRun | PassiveNode, stopped: threading.Event, go: Path | None) -> None:
+def _run(engine: Engine, node: NodeRun | PassiveNode, stopped: AskedToStop, go: Path | None) -> None:
     """`go`: this node is one of `kigen up`. It waits for that file, and ends in good order should `kigen up` be killed."""
     parent = os.getppid()
 
@@ -176,10 +192,10 @@ def replicas(nodes: NodesFile, names: Iterable[str]) -> dict[str, tuple[str, int
     return {replica_name(name, replica): (name, replica) for name, replica in found}
 
 
-def ask(nodes: NodesFile, name: str, replica: int = 0, patience: Patience = _ASK) -> dict[str, Any] | None:
+def ask(nodes: NodesFile, state: Path, name: str, replica: int = 0, patience: Patience = _ASK) -> dict[str, Any] | None:
     """What a node says; None if it does not answer. Raises if it refuses to."""
     entry = nodes.entry(name)
-    link = Link(entry.addresses[replica], security_of(nodes, None), patience)
+    link = Link(entry.addresses[replica], security_of(nodes, None, state).as_role(STATUS), patience)
     try:
         return link.about() or None  # it has begun to serve, and has nothing to say yet
     except LinkRefused:
@@ -190,11 +206,13 @@ def ask(nodes: NodesFile, name: str, replica: int = 0, patience: Patience = _ASK
         link.close()
 
 
-def show_status(nodes_file: Path, format: str) -> None:
+def show_status(nodes_file: Path, format: str, state: Path | None = None) -> None:
     if format not in ("text", "json"):
         raise AppNotFound(f"--format {format}: text or json is required")
-    nodes = load_nodes(nodes_file)
-    told = {me: ask(nodes, *which, patience=_ASK_ONCE) for me, which in replicas(nodes, [entry.name for entry in nodes.nodes]).items()}
+    nodes, folder = load_nodes(nodes_file), state_of(nodes_file, state)
+    told = {
+        me: ask(nodes, folder, *which, patience=_ASK_ONCE) for me, which in replicas(nodes, [entry.name for entry in nodes.nodes]).items()
+    }
     if format == "json":
         sys.stdout.write(json.dumps(told, indent=2) + "\n")
         return

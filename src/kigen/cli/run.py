@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kigen.cli.asked_to_stop import AskedToStop
 from kigen.cli.display import RunDisplay, closing_table
-from kigen.cli.loading import load
+from kigen.cli.loading import load, warn
 from kigen.connectors.options import duration_us
+from kigen.durable import POWER
 from kigen.engine import Engine, Run, RunFailed
+from kigen.engine.options import ArgumentError
 from kigen.plan.nodes import App
+from kigen.plan.paths import conflicts
+from kigen.spark.memory import DEFAULT
 from kigen.spark.session import SparkUnavailable, log_path
 
 _POLL_S = 0.05
@@ -33,6 +38,8 @@ class RunArguments:
     checkpoint: Path | None
     report: Path | None
     duration: str | None
+    memory: str = DEFAULT
+    durability: str = POWER
 
     def options(self) -> dict[str, Any]:
         return {
@@ -42,12 +49,18 @@ class RunArguments:
             "lifetime": self.lifetime,
             "policy": self.policy,
             "duration_s": None if self.duration is None else duration_us("kigen run", "--duration", self.duration) / 1e6,
+            "memory": self.memory,
             "keep_results": False,
+            "durability": self.durability,
         }
 
 
 def run_app(arguments: RunArguments) -> None:
-    app = load(arguments.app_file)
+    app = load(arguments.app_file, arguments.output)
+    report = {} if arguments.report is None else {"--report": str(arguments.report)}
+    for output, wrong in conflicts(app, None if arguments.output is None else str(arguments.output), str(arguments.app_file), report):
+        raise ArgumentError(f"{wrong}: name another file after {output.key}")
+    warn(app)
     for note in without_effect(app, arguments.drain):
         sys.stderr.write(f"note: {note}\n")
     engine = Engine(master=arguments.master)
@@ -79,9 +92,10 @@ def without_effect(app: App, drain: bool) -> list[str]:
     return notes
 
 
-def run_to_end(engine: Engine, run: Run, stopped: threading.Event) -> None:
+def run_to_end(engine: Engine, run: Run, stopped: AskedToStop) -> None:
     with RunDisplay() as display:
         display.starting()
+        run.tell = display.say
         spark = engine.spark
         take_signals(stopped)  # Spark has put its own handler in place
         if stopped.is_set():
@@ -100,20 +114,29 @@ def how_to_resume(arguments: RunArguments, app: App) -> str:
 
 @contextmanager
 def spark_log() -> Iterator[None]:
-    """Spark's log stays where an error message names it, and nowhere else."""
+    """Spark's log stays where an error message names it, and nowhere else. What py4j logs goes there, too: stack traces, mostly."""
+    logging.getLogger().addHandler(logging.FileHandler(log_path(), delay=True))
+    ours = logging.getLogger("kigen")
+    ours.addHandler(logging.StreamHandler())  # what runs tell, where no display does
+    ours.propagate = False
     try:
         yield
     except (RunFailed, SparkUnavailable):
         raise
     except BaseException:
-        log_path().unlink(missing_ok=True)
+        _drop_log()
         raise
-    log_path().unlink(missing_ok=True)
+    _drop_log()
+
+
+def _drop_log() -> None:
+    for path in (log_path(), log_path().with_name(f"{log_path().name}.1")):
+        path.unlink(missing_ok=True)
 
 
 @contextmanager
-def interruptible() -> Iterator[threading.Event]:
-    stopped = threading.Event()
+def interruptible() -> Iterator[AskedToStop]:
+    stopped = AskedToStop()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     take_signals(stopped)
     try:
@@ -123,7 +146,7 @@ def interruptible() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def take_signals(stopped: threading.Event) -> None:
+def take_signals(stopped: AskedToStop) -> None:
     """The first signal asks for an end; a second one ends at once."""
 
     def handle(number: int, _: object) -> None:
