@@ -22,7 +22,7 @@ from kigen.bench.links_side import READER, SCHEMA, blocks, stamped
 from kigen.bench.machine import describe_machine
 from kigen.bench.worker import Contestant, ContestantFailed
 from kigen.bench.workspace import workspace
-from kigen.links import Acker, Link, LinkWriter
+from kigen.links import Acker, Link, LinkWriter, Security
 
 DURABILITY: dict[str, str | None] = {"memory": None, "files": "never", "files, fsync": "always"}
 TARGET = 1_000_000  # tuples a second
@@ -130,7 +130,7 @@ class _Bench:
     def _link(self, durability: str) -> Link:
         self._runs += 1
         answer = self._far.ask(do="open", stream=_STREAM, folder=str(self._work / str(self._runs)), fsync=DURABILITY[durability])
-        return Link(answer["address"])
+        return Link(answer["address"], Security(answer["token"]))
 
     def _pull(self, link: Link, size: int, count: int, compress: str) -> tuple[float, float, int]:
         started_ns = self._far.ask(do="produce", tuples=size, blocks=count)["started_ns"]

@@ -68,7 +68,7 @@ class Side:
         self.queue.open_reader(READER)
         self.queue.require([READER])
         self.server = LinkServer([self.queue])
-        return {"address": str(self.server.address)}
+        return {"address": str(self.server.address), "token": self.server.security.token}
 
     def produce(self, request: dict[str, Any]) -> dict[str, Any]:
         """Appends in the background; `pause_s` between blocks means: stamp each with its time."""

@@ -19,7 +19,7 @@ from statistics import mean
 from typing import Any
 
 from kigen.bench.worker import ContestantFailed
-from kigen.links import Link, LinkError, Patience
+from kigen.links import TOKEN, Link, LinkError, Patience, Security, read_secret
 from kigen.placement.from_plan import name_operators
 from kigen.plan import bind
 
@@ -147,9 +147,10 @@ class Pipeline:
 
     def _ask(self, name: str) -> dict[str, Any] | None:
         try:
-            with Link(f"127.0.0.1:{self._addresses[name]}", None, _ASK) as link:
+            security = Security(read_secret(self._folder / "nodes.state" / TOKEN))
+            with Link(f"127.0.0.1:{self._addresses[name]}", security, _ASK) as link:
                 return link.about()
-        except LinkError:
+        except (LinkError, FileNotFoundError):  # no node has begun yet
             return None
 
 
