@@ -11,17 +11,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2] / "src" / "kigen"
-BELOW_SPARK = ["language", "plan", "lifetimes", "schedule", "placement", "standby", "connectors", "links"]
+BELOW_SPARK = ["durable", "language", "plan", "lifetimes", "schedule", "placement", "standby", "connectors", "links"]
 MAY_IMPORT: dict[str, list[str]] = {
+    "durable": [],
     "language": [],
     "plan": ["language"],
     "lifetimes": ["plan"],
     "schedule": ["plan"],
-    "placement": ["plan", "schedule"],
+    "placement": ["durable", "plan", "schedule"],
     "standby": ["plan"],
     "simulate": ["schedule", "placement", "standby", "plan"],
-    "connectors": ["plan", "lifetimes"],
-    "links": ["lifetimes", "standby"],
+    "connectors": ["durable", "plan", "lifetimes"],
+    "links": ["durable", "lifetimes", "standby"],
     "spark": BELOW_SPARK,
     "engine": [*BELOW_SPARK, "spark", "simulate"],
     "bench": ["engine", "simulate", "spark", *BELOW_SPARK],
