@@ -209,11 +209,25 @@ ValueError: the state format is another
 \tat py4j.Protocol.getReturnValue(Protocol.java:476)
 \t... 34 more
 """
+CALLED_JAVA = """An exception occurred: Traceback (most recent call last):
+  File "sink.py", line 104, in __call__
+    rows = frame.toArrow().to_pylist()
+py4j.protocol.Py4JJavaError: An error occurred while calling o2645.getResult.
+: org.apache.spark.SparkException: Exception thrown in awaitResult:{}
+\tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:70)
+{}
+\t... 34 more
+"""
+FULL = """Caused by: org.apache.spark.SparkException: [CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT] Error writing. SQLSTATE: 58030
+\tat x.Y
+Caused by: java.io.IOException: No space left on device"""
 
 
 @pytest.mark.parametrize(
     ("told", "cause"),
     [
+        (CALLED_JAVA.format("", FULL), "No space left on device"),
+        (CALLED_JAVA.format(" it was late", ""), "Exception thrown in awaitResult: it was late"),
         (CRASHED, "Python worker exited unexpectedly (crashed)"),
         (RAISED, "ValueError: the state format is another"),
         ("java.net.ConnectException: refused", "refused"),

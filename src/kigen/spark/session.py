@@ -59,6 +59,7 @@ _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSyst
 
 
 _FRAME = re.compile(r"\s|Driver stacktrace:|\.\.\. \d+ more")  # of Java's and Python's stack traces
+_FROM_JAVA = "py4j.protocol.Py4JJavaError"
 _WRAPPINGS = (
     re.compile(r"^.*terminated with exception: "),
     re.compile(r"^Job aborted due to stage failure: .*most recent failure: Lost task .*?\): "),
@@ -220,10 +221,13 @@ def gist(error: Any) -> str:
     plain = [line for line in lines[traces[-1] + 1 if traces else 0 :] if not _FRAME.match(line)]
     if not plain:
         return type(error).__name__
-    if traces:
+    java = plain[0].startswith(_FROM_JAVA)  # Python called Java, and the reason is Java's
+    if traces and not java:
         return plain[0]
     causes = [line.removeprefix("Caused by: ") for line in plain if line.startswith("Caused by: ")]
-    told = [words for words in (_unwrapped(line) for line in [plain[0], *reversed(causes)]) if words]
+    innermost_first = list(reversed(causes))
+    candidates = [*innermost_first, *(line.removeprefix(": ") for line in plain[1:2])] if java else [plain[0], *innermost_first]
+    told = [words for words in map(_unwrapped, candidates) if words]
     return told[0] if told else plain[0]
 
 
