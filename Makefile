@@ -15,8 +15,8 @@ demo: setup      ## rooms and sensors: several queries, their results, and a pic
 	@bash examples/rooms/demo.sh
 
 check: setup     ## lint, types, layers
-	$(VENV)/ruff check src tests
-	$(VENV)/ruff format --check src tests
+	$(VENV)/ruff check src lab tests
+	$(VENV)/ruff format --check src lab tests
 	$(VENV)/mypy
 	$(VENV)/python -m pytest -q tests/architecture
 

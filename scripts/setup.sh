@@ -31,7 +31,7 @@ if ! command -v java >/dev/null 2>&1 && [ ! -x "${JAVA_HOME:-/nonexistent}/bin/j
     say "Java 17 is needed and could not be installed: install OpenJDK 17 (Debian: apt-get install openjdk-17-jdk-headless) and run this again." >&2; exit 1; }
 fi
 
-wanted=$(cat pyproject.toml constraints.txt scripts/setup.sh | cksum)
+wanted=$(cat pyproject.toml lab/pyproject.toml constraints.txt scripts/setup.sh | cksum)
 if [ -x .venv/bin/kigen ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then exit 0; fi
 
 if [ ! -x .venv/bin/python ]; then
@@ -40,8 +40,8 @@ if [ ! -x .venv/bin/python ]; then
     say "could not make a virtual environment: install python3-venv (Debian: apt-get install python3-venv) and run this again." >&2; exit 1; }
 fi
 say "installing packages (the first time takes a few minutes: Spark is large)"
-.venv/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
-.venv/bin/python -m compileall -q src || true
+.venv/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,nodes,picture]' -e lab
+.venv/bin/python -m compileall -q src lab/src || true
 say "warming up Spark (half a minute, once)"
 .venv/bin/kigen warm >/dev/null || say "Spark will start more slowly than it could; everything works"
 printf '%s' "$wanted" > "$stamp"

@@ -1,4 +1,5 @@
-"""Continuous queries with deadlines on Spark. `kigen.Engine` runs an app; it is loaded on first use, since it brings Spark with it."""
+"""Continuous queries with deadlines on Spark. `kigen.Engine` runs an app; it is loaded on first use, since it brings
+Spark with it."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from kigen_lab.bench.lifetimes.data import START_US, arrow_tuple_bytes, make_data, stream_table
+from kigen_lab.bench.lifetimes.queries import KINDS, QUERIES, PaperQuery, app_text, query_name
 
-from kigen.bench.data import START_US, arrow_tuple_bytes, make_data, stream_table
-from kigen.bench.queries import KINDS, QUERIES, PaperQuery, app_text, query_name
 from kigen.plan import bind
 
 

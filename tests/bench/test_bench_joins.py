@@ -11,23 +11,37 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from kigen_lab.bench.joins.app import BY_QUERY, QUERIES, bid_time, bids_table, kernel_table, make_data, side_table
+from kigen_lab.bench.joins.benchmark import (
+    JoinsBench,
+    JoinsSettings,
+    QueryCell,
+    figures_of,
+    joins_settings,
+    marginal_rate,
+    result_of,
+)
+from kigen_lab.bench.joins.command import CommandRun
+from kigen_lab.bench.joins.judge import Judge, lines_of_csv, same_rows, sample_instants
+from kigen_lab.bench.joins.kernel import make_kernel, run_query
+from kigen_lab.bench.joins.report import draw_joins, joins_tables
+from kigen_lab.bench.joins.versions import flatness, growth, run_versions, summary
+from kigen_lab.bench.process_memory import MemoryWatch, Process, Usage, usage_of
 from rich.console import Console
 
-from kigen.bench.joins import JoinsBench, JoinsSettings, QueryCell, figures_of, joins_settings, marginal_rate, result_of
-from kigen.bench.joins_app import BY_QUERY, QUERIES, bid_time, bids_table, kernel_table, make_data, side_table
-from kigen.bench.joins_command import CommandRun
-from kigen.bench.joins_judge import Judge, lines_of_csv, same_rows, sample_instants
-from kigen.bench.joins_kernel import make_kernel, run_query
-from kigen.bench.joins_report import draw_joins, joins_tables
-from kigen.bench.joins_versions import flatness, growth, run_versions, summary
-from kigen.bench.process_memory import MemoryWatch, Process, Usage, usage_of
 from kigen.lifetimes import StreamInput
 
 MACHINE = {"cores": 2, "processor": "p", "memory_gb": 8.0, "load_before": 0.1, "date": "today"}
 
 
 def cell(lifetime: str, versions: int, us: float) -> dict[str, Any]:
-    return {"lifetime": lifetime, "versions": versions, "join_us": us, "kernel_us": 2 * us, "pairs_formed_per_version": 1.0}
+    return {
+        "lifetime": lifetime,
+        "versions": versions,
+        "join_us": us,
+        "kernel_us": 2 * us,
+        "pairs_formed_per_version": 1.0,
+    }
 
 
 def test_marginal_rate_leaves_the_start_out() -> None:
@@ -38,7 +52,13 @@ def test_marginal_rate_leaves_the_start_out() -> None:
 
 
 def test_flatness_is_of_the_most_versions() -> None:
-    cells = [cell("dt", 1_000, 2.0), cell("dt", 10_000, 0.5), cell("dt", 100_000, 1.0), cell("nt", 1_000, 1.0), cell("nt", 100_000, 3.0)]
+    cells = [
+        cell("dt", 1_000, 2.0),
+        cell("dt", 10_000, 0.5),
+        cell("dt", 100_000, 1.0),
+        cell("nt", 1_000, 1.0),
+        cell("nt", 100_000, 3.0),
+    ]
     assert flatness(cells) == {"dt": 0.5, "nt": 3.0}
     assert growth(cells) == {"dt": 2.0, "nt": 3.0}
     assert flatness(cells, "kernel_us") == flatness(cells)
@@ -54,7 +74,11 @@ def test_versions_meet_one_or_two(lifetime: str) -> None:
 
 def test_bids_do_not_depend_on_how_they_are_cut(tmp_path: Path) -> None:
     whole = bids_table(0, 25_000)
-    assert pa.concat_tables([bids_table(a, b) for a, b in ((0, 9_999), (9_999, 20_001), (20_001, 25_000))]).combine_chunks().equals(whole)
+    assert (
+        pa.concat_tables([bids_table(a, b) for a, b in ((0, 9_999), (9_999, 20_001), (20_001, 25_000))])
+        .combine_chunks()
+        .equals(whole)
+    )
     assert whole["ts"][0].value == bid_time(0) > side_table()["ts"][0].value
     counts = sorted((c["counts"] for c in whole["auction"].value_counts().to_pylist()), reverse=True)
     assert counts[0] > 400
@@ -129,23 +153,40 @@ def test_a_process_is_watched() -> None:
 
 def test_figures_tables_and_picture(tmp_path: Path) -> None:
     settings = JoinsSettings((1_000, 100_000), (100, 400), 1, out=tmp_path)
-    done, wrong = CommandRun(10.0, 900, 500, disagreements=[]), CommandRun(10.0, 900, 5_000, disagreements=["ranked at 7: 1 rows"])
+    done, wrong = (
+        CommandRun(10.0, 900, 500, disagreements=[]),
+        CommandRun(10.0, 900, 5_000, disagreements=["ranked at 7: 1 rows"]),
+    )
     cells = [
-        QueryCell(QUERIES[0], {100: [done], 400: [CommandRun(10.001, 900, 600, disagreements=[])]}, [run_query(QUERIES[0], "dt", 300)]),
+        QueryCell(
+            QUERIES[0],
+            {100: [done], 400: [CommandRun(10.001, 900, 600, disagreements=[])]},
+            [run_query(QUERIES[0], "dt", 300)],
+        ),
         QueryCell(QUERIES[1], {100: [done], 400: [CommandRun(3.0, 1, 1, "exit code 1: error: no memory")]}, []),
         QueryCell(QUERIES[2], {100: [done], 400: [wrong]}, [{"rate": None, "why": "exit code -9: no message"}]),
     ]
     versions = [cell(lifetime, n, 1.0 + n / 100_000) for lifetime in ("dt", "nt") for n in settings.versions]
     result = result_of(settings, MACHINE, versions, [c.to_json() for c in cells])
     computed, nested, ranked = result["queries"]
-    assert (computed["rate"], computed["kernel_rows"], nested["rate"], nested["sizes"][1]["wall_s"]) == (300_000, 300, None, None)
+    assert (computed["rate"], computed["kernel_rows"], nested["rate"], nested["sizes"][1]["wall_s"]) == (
+        300_000,
+        300,
+        None,
+        None,
+    )
     assert [s["agrees"] for q in (nested, ranked) for s in q["sizes"]] == [True, None, True, False]
     assert [f["met"] for f in result["figures"]] == [False, False, False, True, True, False, True, False, False, False]
     assert len(result["warnings"]) == 3
     console = Console(width=160, file=io.StringIO())
     with console.capture() as captured:
         console.print(joins_tables(result))
-    for text in ("most over fewest", "failed", "300,000", "WARNING nested aggregates, 400 bids: exit code 1: error: no memory"):
+    for text in (
+        "most over fewest",
+        "failed",
+        "300,000",
+        "WARNING nested aggregates, 400 bids: exit code 1: error: no memory",
+    ):
         assert text in captured.get()
     draw_joins(result, tmp_path / "p.png")
     assert (tmp_path / "p.png").stat().st_size > 5_000

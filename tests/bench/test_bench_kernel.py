@@ -1,13 +1,13 @@
-"""The kernel alone: the numbers of result rows that the paper's data must give, whatever the window; steady state; memory."""
+"""The kernel alone: the numbers of result rows that the paper's data must give, whatever the window; steady state;
+memory."""
 
 from __future__ import annotations
 
 import pytest
-
-from kigen.bench.kernel import run_kernel
-from kigen.bench.memory import measure
-from kigen.bench.queries import BY_NAME, KINDS
-from kigen.bench.steady import Mark, steady_rate
+from kigen_lab.bench.lifetimes.kernel import run_kernel
+from kigen_lab.bench.lifetimes.memory import measure
+from kigen_lab.bench.lifetimes.queries import BY_NAME, KINDS
+from kigen_lab.bench.steady import Mark, steady_rate
 
 ROWS = {"selection": 3_996, "projection": 4_000, "union": 4_000, "join": 2_000, "except": 2_000}
 
@@ -24,7 +24,8 @@ def test_rows_do_not_depend_on_the_window(name: str, kind: str, lifetime: str) -
 
 @pytest.mark.parametrize("lifetime", ["dt", "nt"])
 def test_average_changes_with_every_birth_and_death(lifetime: str) -> None:
-    """Windows of 8: births and deaths of a group fall together, one row a tuple; of 10: two milliseconds apart, two rows."""
+    """Windows of 8: births and deaths of a group fall together, one row a tuple; of 10: two milliseconds apart, two
+    rows."""
     together = run_kernel(BY_NAME["average"], "range", 8, lifetime, 4_000, 700).rows
     apart = run_kernel(BY_NAME["average"], "range", 10, lifetime, 4_000, 700).rows
     assert together == 4_000

@@ -1,4 +1,5 @@
-"""`kigen bench nodes`, all but the runs: the apps are the paper's example, cut as the paper's allocations say; tables and picture."""
+"""`kigen bench nodes`, all but the runs: the apps are the paper's example, cut as the paper's allocations say; tables
+and picture."""
 
 from __future__ import annotations
 
@@ -8,26 +9,37 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kigen_lab.bench.nodes.app import QUICK, NodesSettings, app_text, bursts, nodes_text, placements
+from kigen_lab.bench.nodes.benchmark import (
+    COMBINATIONS,
+    PUBLISHED,
+    broken_order,
+    cell_of,
+    in_virtual_time,
+    micro_batches,
+)
+from kigen_lab.bench.nodes.report import draw_nodes, nodes_tables
 from rich.console import Console
 
-from kigen.bench.nodes import COMBINATIONS, PUBLISHED, broken_order, cell_of, in_virtual_time, micro_batches
-from kigen.bench.nodes_app import QUICK, NodesSettings, app_text, bursts, nodes_text, placements
-from kigen.bench.nodes_shown import draw_nodes, nodes_tables
 from kigen.placement.cutting import cut
 from kigen.placement.from_plan import from_plan
-from kigen.placement.nodes_file import parse_nodes
-from kigen.placement.solve import Limits, solve
+from kigen.placement.nodes_file.file import parse_nodes
+from kigen.placement.solver.solve import Limits, solve
 from kigen.plan.binder import bind
 from kigen.plan.tasks import extract_tasks
 
 
 def test_o3_is_where_the_models_put_it() -> None:
-    assert {name: placed.nodes["O3"] for name, placed in placements().items()} == {"DeadlineAlloc": "node2", "ExistingAlloc": "node1"}
+    assert {name: placed.nodes["O3"] for name, placed in placements().items()} == {
+        "DeadlineAlloc": "node2",
+        "ExistingAlloc": "node1",
+    }
 
 
 @pytest.mark.parametrize("o3", ["node1", "node2"])
 def test_each_node_has_the_papers_tasks(o3: str) -> None:
-    """T(O1), T(O2[, O3]) on node 1; T([O3, ]O4..O21), T(O6, O5) on node 2; sub-deadlines and costs in hundreds of the paper's."""
+    """T(O1), T(O2[, O3]) on node 1; T([O3, ]O4..O21), T(O6, O5) on node 2; sub-deadlines and costs in hundreds of the
+    paper's."""
     settings = NodesSettings(stretch=100.0)
     app, nodes = bind(app_text(settings, o3)), parse_nodes(nodes_text(settings, o3, (1, 2)))
     planned = from_plan(app, nodes)

@@ -1,4 +1,5 @@
-"""`kigen bench placement` on a tiny size: gaps and bounds fit together, the table and the picture come out, Ctrl-C loses nothing."""
+"""`kigen bench placement` on a tiny size: gaps and bounds fit together, the table and the picture come out, Ctrl-C
+loses nothing."""
 
 from __future__ import annotations
 
@@ -6,10 +7,15 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from kigen_lab.bench.placement import benchmark
+from kigen_lab.bench.placement.benchmark import (
+    PlacementSettings,
+    Size,
+    draw_placement_bench,
+    placement_table,
+    run_placement_bench,
+)
 from rich.console import Console
-
-from kigen.bench import placement
-from kigen.bench.placement import PlacementSettings, Size, draw_placement_bench, placement_table, run_placement_bench
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +41,14 @@ def test_it_measures(settings: PlacementSettings, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_keeps_what_was_measured(settings: PlacementSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = placement._cell
+    measured = benchmark._cell
 
     def cell(given: PlacementSettings, size: Size, sharing: float) -> dict[str, object]:
         if sharing > 0:
             raise KeyboardInterrupt
         return measured(given, size, sharing)
 
-    monkeypatch.setattr(placement, "_cell", cell)
+    monkeypatch.setattr(benchmark, "_cell", cell)
     told: list[str] = []
     assert len(run_placement_bench(settings, told.append, lambda: None)["cells"]) == 1
     assert told[-1].startswith("stopped")

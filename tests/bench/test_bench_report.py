@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kigen_lab.bench.floor.benchmark import BETWEEN, STATE, phases_of
+from kigen_lab.bench.lifetimes.benchmark import Cell, Settings, cell_json
+from kigen_lab.bench.lifetimes.picture import draw_throughput
+from kigen_lab.bench.lifetimes.queries import BY_NAME
+from kigen_lab.bench.lifetimes.settings import lifetimes_settings
+from kigen_lab.bench.lifetimes.targets import figures
+from kigen_lab.bench.steady import Mark, steady_rate
+from kigen_lab.bench.tables import lifetimes_tables
 from rich.console import Console
 from typer.testing import CliRunner
 
-from kigen.bench.figures import figures
-from kigen.bench.floor import BETWEEN, STATE, phases_of
-from kigen.bench.lifetimes import Cell, Settings, cell_json
-from kigen.bench.picture import draw_throughput
-from kigen.bench.queries import BY_NAME
-from kigen.bench.settings import lifetimes_settings
-from kigen.bench.steady import Mark, steady_rate
-from kigen.bench.tables import lifetimes_tables
 from kigen.cli.main import app
 from kigen.engine import ArgumentError
 
@@ -34,7 +34,14 @@ def result() -> dict[str, Any]:
         cell("join", "range", 1_000, kigen_dt=[2e6], plain=[2e5], kernel_dt=[8e6], kernel_nt=[2e6]),
         cell("except", "rows", 10, kigen_dt=[1e6]),
     ]
-    memory = {"query": "join", "kind": "range", "window": 1_000, "lifetime": "dt", "arrow_bytes": 30.0, "state_bytes": 60.0}
+    memory = {
+        "query": "join",
+        "kind": "range",
+        "window": 1_000,
+        "lifetime": "dt",
+        "arrow_bytes": 30.0,
+        "state_bytes": 60.0,
+    }
     memory |= {"resident_bytes": 120.0, "state_over_arrow": 2.0, "resident_over_arrow": 4.0}
     machine = {"cores": 2, "processor": "p", "date": "d", "versions": {"pyspark": "4"}}
     return {"machine": machine, "settings": {"trials": 3}, "cells": cells, "memory": [memory], "plain_state_stores": {}}
@@ -93,7 +100,11 @@ def test_steady_state_leaves_out_what_is_not() -> None:
 
 
 def test_phases_of_batches_after_the_first() -> None:
-    batch = {"numInputRows": 1, "durationMs": {"triggerExecution": 9, "addBatch": 5}, "stateOperators": [{"commitTimeMs": 2}]}
+    batch = {
+        "numInputRows": 1,
+        "durationMs": {"triggerExecution": 9, "addBatch": 5},
+        "stateOperators": [{"commitTimeMs": 2}],
+    }
     answer = {"progress": [{**batch, "batchId": i} for i in range(7)], "commits_s": [0, 1, 2, 3, 4, 5, 5.5]}
     phases = phases_of(answer)
     assert [p["batch"] for p in phases if "batch" in p] == [9.0, 9.0]
@@ -102,10 +113,20 @@ def test_phases_of_batches_after_the_first() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"queries": ["joint"]}, {"windows": [1]}, {"trials": 0}, {"tuples": 5}], ids=["query", "window", "trials", "tuples"]
+    "wrong",
+    [{"queries": ["joint"]}, {"windows": [1]}, {"trials": 0}, {"tuples": 5}],
+    ids=["query", "window", "trials", "tuples"],
 )
 def test_wrong_arguments(wrong: dict[str, Any], tmp_path: Path) -> None:
-    given: dict[str, Any] = {"quick": True, "out": tmp_path, "queries": None, "windows": None, "kind": None, "trials": None, "tuples": None}
+    given: dict[str, Any] = {
+        "quick": True,
+        "out": tmp_path,
+        "queries": None,
+        "windows": None,
+        "kind": None,
+        "trials": None,
+        "tuples": None,
+    }
     with pytest.raises(ArgumentError):
         lifetimes_settings(**{**given, **wrong})
 

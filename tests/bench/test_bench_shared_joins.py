@@ -1,4 +1,5 @@
-"""The benchmark of shared joins, tiny: the same rows however the queries run, state of one join, and what is made of the numbers."""
+"""The benchmark of shared joins, tiny: the same rows however the queries run, state of one join, and what is made of
+the numbers."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from kigen_lab.bench.shared_joins.app import Family, make_data, stream_table
+from kigen_lab.bench.shared_joins.benchmark import SharedJoinsBench, SharedJoinsSettings, shared_joins_settings
+from kigen_lab.bench.shared_joins.kernel import run_family
+from kigen_lab.bench.shared_joins.report import draw_shared_joins, shared_joins_table
 from rich.console import Console
 
-from kigen.bench.shared_joins import SharedJoinsBench, SharedJoinsSettings, shared_joins_settings
-from kigen.bench.shared_joins_app import Family, make_data, stream_table
-from kigen.bench.shared_joins_kernel import run_family
-from kigen.bench.shared_joins_report import draw_shared_joins, shared_joins_table
 from kigen.engine import ArgumentError
 from kigen.plan.tasks import extract_tasks
 
@@ -40,7 +41,9 @@ def test_only_the_switch_makes_tasks_of_each() -> None:
 
 def test_a_stream_does_not_depend_on_how_it_is_cut(tmp_path: Path) -> None:
     whole = stream_table("l", 0, 25_000, 100)
-    assert pa.concat_tables([stream_table("l", a, b, 100) for a, b in ((0, 9_999), (9_999, 20_001), (20_001, 25_000))]).equals(whole)
+    assert pa.concat_tables(
+        [stream_table("l", a, b, 100) for a, b in ((0, 9_999), (9_999, 20_001), (20_001, 25_000))]
+    ).equals(whole)
     paths = make_data(tmp_path, 1_000, 100, 300)
     assert [len(list(Path(p).iterdir())) for p in paths.values()] == [4, 4]
 

@@ -10,17 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kigen_lab.bench.machine import describe_machine
+from kigen_lab.bench.standby.benchmark import QUICK, RESTART, StandbySettings, contestant, figures, settings_of, spent
+from kigen_lab.bench.standby.pipeline import Snapshot, tree_cpu_s
+from kigen_lab.bench.standby.report import draw_standby, standby_tables
 from rich.console import Console
-
-from kigen.bench.machine import describe_machine
-from kigen.bench.standby import QUICK, RESTART, StandbySettings, contestant, figures, settings_of, spent
-from kigen.bench.standby_pipeline import Snapshot, tree_cpu_s
-from kigen.bench.standby_shown import draw_standby, standby_tables
 
 
 def about(role: str, sent: dict[str, int], wire: int) -> dict[str, Any]:
-    tallies = {name: {"tuples": size // 10, "payload_bytes": size, "plain_bytes": size * 2, "messages": 1} for name, size in sent.items()}
-    return {"role": role, "sent": tallies, "from": {"s": {"wire_bytes": wire, "rows": 1, "switched": []}} if wire else {}}
+    tallies = {
+        name: {"tuples": size // 10, "payload_bytes": size, "plain_bytes": size * 2, "messages": 1}
+        for name, size in sent.items()
+    }
+    return {
+        "role": role,
+        "sent": tallies,
+        "from": {"s": {"wire_bytes": wire, "rows": 1, "switched": []}} if wire else {},
+    }
 
 
 def at(second: float, factor: int, leader: str = "mid", other: str = "mid.1") -> Snapshot:

@@ -7,11 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kigen_lab.bench.deadlines.admission_cost import measure_admission
+from kigen_lab.bench.deadlines.benchmark import (
+    CLASSES_S,
+    QUERIES,
+    DeadlinesSettings,
+    app_text,
+    cell_of,
+    least_sdmr,
+    saturated_rate,
+)
+from kigen_lab.bench.deadlines.report import deadlines_table, draw_deadlines
 from rich.console import Console
 
-from kigen.bench.admission import measure_admission
-from kigen.bench.deadlines import CLASSES_S, QUERIES, DeadlinesSettings, app_text, cell_of, least_sdmr, saturated_rate
-from kigen.bench.deadlines_shown import deadlines_table, draw_deadlines
 from kigen.connectors import LiveSource, open_source
 from kigen.plan import bind
 

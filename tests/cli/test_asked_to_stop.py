@@ -21,5 +21,7 @@ print("ended")
 
 
 def test_a_signal_in_the_middle_of_a_wait_ends_it() -> None:
-    done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, timeout=60, check=True, env=os.environ.copy())
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM], capture_output=True, text=True, timeout=60, check=True, env=os.environ.copy()
+    )
     assert done.stdout == "ended\n"

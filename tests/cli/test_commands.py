@@ -40,7 +40,8 @@ def test_check_counts_what_it_found(app_file: Path) -> None:
 
 def test_check_shows_every_error_with_its_place(app_file: Path) -> None:
     app_file.write_text(
-        APP + "CREATE QUERY r AS SELECT b FROM s [ROWS 3];\nCREATE QUERY t AS SELECT a FROM u [ROWS 3];\n", encoding="utf-8"
+        APP + "CREATE QUERY r AS SELECT b FROM s [ROWS 3];\nCREATE QUERY t AS SELECT a FROM u [ROWS 3];\n",
+        encoding="utf-8",
     )
     done = runner.invoke(app, ["check", str(app_file)])
     assert done.exit_code == 2

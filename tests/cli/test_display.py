@@ -38,7 +38,9 @@ def test_plain_lines_say_the_same_without_a_terminal() -> None:
 
 
 def test_a_batch_that_takes_long_says_what_it_is_at() -> None:
-    progress = Progress(0.25, 0, {"q": QueryProgress(0, 0, None, None, None, 0.0)}, doing="query q: join on a = b", read=70_000)
+    progress = Progress(
+        0.25, 0, {"q": QueryProgress(0, 0, None, None, None, 0.0)}, doing="query q: join on a = b", read=70_000
+    )
     known = replace(progress, reached_us=1_436_918_400_000_000, memory=3_200_000_000)
     assert plain_lines(known, {"q": 900.0}) == [
         "25%, 70000 tuples, 900 a second, 0 batches; query q: join on a = b at 2015-07-15 00:00:00, 3.2 GB"

@@ -24,20 +24,41 @@ pytestmark = pytest.mark.timeout(600)
 
 def kigen(*arguments: str, **environment: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "kigen.cli.main", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    )
 
 
 def test_a_live_run_for_a_while(tmp_path: Path) -> None:
     (tmp_path / "app.cql").write_text(LIVE, encoding="utf-8")
     process = kigen(
-        "run", str(tmp_path / "app.cql"), "--duration", "6 s", "--output", str(tmp_path / "out"), "--report", str(tmp_path / "r.json")
+        "run",
+        str(tmp_path / "app.cql"),
+        "--duration",
+        "6 s",
+        "--output",
+        str(tmp_path / "out"),
+        "--report",
+        str(tmp_path / "r.json"),
     )
     out, err = process.communicate(timeout=500)
     assert process.returncode == 0, err
     report = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
     assert list(report) == ["policy", "lifetime", "wall_s", "batches", "batch_ms", "queries", "costs"]
     fast = report["queries"]["fast"]
-    counts = ["in", "out", "missed", "shed", "late", "skipped", "dropped", "sdmr", "deadline_ms", "latency_ms", "missed_ms"]
+    counts = [
+        "in",
+        "out",
+        "missed",
+        "shed",
+        "late",
+        "skipped",
+        "dropped",
+        "sdmr",
+        "deadline_ms",
+        "latency_ms",
+        "missed_ms",
+    ]
     assert list(fast) == [*counts, "state"]
     assert report["batches"] >= 1
     assert 200 < fast["in"] < 200 * 60
@@ -52,7 +73,9 @@ def test_a_live_run_for_a_while(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_run_in_good_order(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "app.cql").write_text(LIVE, encoding="utf-8")
-    process = kigen("run", str(tmp_path / "app.cql"), "--checkpoint", str(tmp_path / "ck"), "--report", str(tmp_path / "r.json"))
+    process = kigen(
+        "run", str(tmp_path / "app.cql"), "--checkpoint", str(tmp_path / "ck"), "--report", str(tmp_path / "r.json")
+    )
     while not list((tmp_path / "ck").glob("sink/[0-9]*.json")) and process.poll() is None:
         time.sleep(0.05)
     busy = kigen("run", str(tmp_path / "app.cql"), "--checkpoint", str(tmp_path / "ck"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kigen.cli.run import without_effect
+from kigen.cli.run_command import without_effect
 from kigen.plan import bind
 
 APP = """

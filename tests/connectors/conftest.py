@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from kigen.connectors import Range, Rows, Source
-from kigen.plan.nodes import Connector, Stream
+from kigen.plan.logical import Connector, Stream
 from kigen.plan.types import Column, Type
 
 MakeStream = Callable[..., Stream]
@@ -29,7 +29,8 @@ def make_stream() -> MakeStream:
 @pytest.fixture(scope="session")
 def read_all() -> Callable[..., Rows]:
     def read(source: Source, sizes: Iterable[int] = ()) -> Rows:
-        """The whole stream in ranges of the given sizes (the last repeats; default: at once); checks that ranges join."""
+        """The whole stream in ranges of the given sizes (the last repeats; default: at once); checks that ranges
+        join."""
         cuts = iter(sizes)
         size, position = 10**9, source.initial()
         tables, skipped, errors = [], 0, []

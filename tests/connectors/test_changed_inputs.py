@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kigen.connectors import InputError, Range, open_source
-from kigen.connectors.text_source import SETTLED_S
+from kigen.connectors.text_files import SETTLED_S
 
 LINES = {
     "csv": ("ts,n\n", [f"1970-01-01T00:00:0{i}Z,{i}\n" for i in range(8)]),
@@ -41,7 +41,9 @@ def test_a_range_of_lines_that_changed_is_refused(kind: str, tmp_path: Path, mak
     piece = remembered(source, 4)
     assert source.read(piece).table["c1"].to_pylist() == [0, 1, 2, 3]
     text_source(tmp_path, make_stream, kind, head + "".join([lines[5], *lines[1:]]))  # as long as before: rotated, say
-    message = rf"in\.{kind}: has changed.*bytes \d+ to \d+ of stream 's' had checksum.*Put the old file.*new --checkpoint"
+    message = (
+        rf"in\.{kind}: has changed.*bytes \d+ to \d+ of stream 's' had checksum.*Put the old file.*new --checkpoint"
+    )
     with pytest.raises(InputError, match=message):
         source.read(piece)
 
@@ -57,12 +59,18 @@ def test_lines_that_follow_change_nothing(tmp_path: Path, make_stream: Any) -> N
 def test_a_row_group_that_changed_is_refused(tmp_path: Path, make_stream: Any) -> None:
     def write(numbers: list[int]) -> Any:
         times = pa.array([i * 1_000_000 for i in range(8)], pa.timestamp("us"))
-        pq.write_table(pa.table({"ts": times, "n": numbers, "other": numbers}), tmp_path / "in.parquet", row_group_size=2)
-        return open_source(make_stream("parquet", "ts TIMESTAMP, n BIGINT", path="in.parquet"), str(tmp_path), True, None)
+        pq.write_table(
+            pa.table({"ts": times, "n": numbers, "other": numbers}), tmp_path / "in.parquet", row_group_size=2
+        )
+        return open_source(
+            make_stream("parquet", "ts TIMESTAMP, n BIGINT", path="in.parquet"), str(tmp_path), True, None
+        )
 
     piece = remembered(write(list(range(8))), 3)
     assert write(list(range(8))).read(piece).table["c1"].to_pylist() == [0, 1, 2]
-    assert write([0, 1, 2, 3, 9, 9, 9, 9]).read(piece).table["c1"].to_pylist() == [0, 1, 2], "later groups are none of its business"
+    assert write([0, 1, 2, 3, 9, 9, 9, 9]).read(piece).table["c1"].to_pylist() == [0, 1, 2], (
+        "later groups are none of its business"
+    )
     with pytest.raises(InputError, match=r"in\.parquet: has changed.*row group 0, row 0 to row group 1, row 1"):
         write([0, 1, 7, 3, 4, 5, 6, 7]).read(piece)
 

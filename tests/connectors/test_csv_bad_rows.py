@@ -1,4 +1,5 @@
-"""A gallery of bad rows: by default the run ends naming file, line, field, text and type; under ON ERROR SKIP they are counted."""
+"""A gallery of bad rows: by default the run ends naming file, line, field, text and type; under ON ERROR SKIP they are
+counted."""
 
 from __future__ import annotations
 
@@ -40,8 +41,12 @@ def source_of(tmp_path: Path, make_stream: Any, body: bytes, skip: bool) -> Any:
 
 
 @pytest.mark.parametrize(("row", "name", "says"), GALLERY)
-@pytest.mark.parametrize("before", [b"", GOOD + b"\n", b'1970-01-01T00:00:00Z,"two\n\nlines, ""x""",,,\r\n\r\n' + GOOD + b"\n"])
-def test_a_bad_row_ends_the_run(tmp_path: Path, make_stream: Any, row: bytes, name: str | None, says: list[str], before: bytes) -> None:
+@pytest.mark.parametrize(
+    "before", [b"", GOOD + b"\n", b'1970-01-01T00:00:00Z,"two\n\nlines, ""x""",,,\r\n\r\n' + GOOD + b"\n"]
+)
+def test_a_bad_row_ends_the_run(
+    tmp_path: Path, make_stream: Any, row: bytes, name: str | None, says: list[str], before: bytes
+) -> None:
     source = source_of(tmp_path, make_stream, before + row + b"\n" + GOOD, skip=False)
     with pytest.raises(InputError) as caught:
         source.read(source.advance(source.initial(), 100))

@@ -56,20 +56,38 @@ def write(path: Path, rows: list[tuple[Any, ...]], newline: str = "\n", last: bo
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ROWS, st.lists(st.integers(1, 7), min_size=1, max_size=5), st.sampled_from(["\n", "\r\n"]), st.booleans())
 def test_any_cut_gives_the_rows_that_were_written(
-    tmp_path: Path, make_stream: Any, read_all: Any, rows: list[tuple[Any, ...]], sizes: list[int], newline: str, last: bool
+    tmp_path: Path,
+    make_stream: Any,
+    read_all: Any,
+    rows: list[tuple[Any, ...]],
+    sizes: list[int],
+    newline: str,
+    last: bool,
 ) -> None:
     write(tmp_path / "in.csv", rows, newline, last)
     stream = make_stream("csv", COLUMNS, path="in.csv")
     pieces = read_all(open_source(stream, str(tmp_path), True, None), sizes).table
     assert pieces.equals(read_all(open_source(stream, str(tmp_path), True, None)).table)
     assert [tuple(row.values())[:-1] for row in pieces.to_pylist()] == rows
-    assert pieces.schema.types == [pa.string(), pa.float64(), pa.int64(), pa.bool_(), pa.timestamp("us"), pa.string(), pa.int64()]
+    assert pieces.schema.types == [
+        pa.string(),
+        pa.float64(),
+        pa.int64(),
+        pa.bool_(),
+        pa.timestamp("us"),
+        pa.string(),
+        pa.int64(),
+    ]
     assert pieces["_ts"].to_pylist() == pieces["c4"].cast(pa.int64()).to_pylist()
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.lists(st.lists(st.sampled_from(["a", 'b"c', '"q,\n"', "", '""', "é"]), min_size=1, max_size=3), min_size=1, max_size=15),
+    st.lists(
+        st.lists(st.sampled_from(["a", 'b"c', '"q,\n"', "", '""', "é"]), min_size=1, max_size=3),
+        min_size=1,
+        max_size=15,
+    ),
     st.integers(1, 4),
 )
 def test_wrong_and_right_rows_are_told_apart_in_any_cut(
@@ -85,15 +103,21 @@ def test_wrong_and_right_rows_are_told_apart_in_any_cut(
     assert whole.errors == pieces.errors[: len(whole.errors)]
 
 
-def read_text(tmp_path: Path, make_stream: Any, read_all: Any, text: str | bytes, columns: str, **options: Any) -> list[dict[str, Any]]:
+def read_text(
+    tmp_path: Path, make_stream: Any, read_all: Any, text: str | bytes, columns: str, **options: Any
+) -> list[dict[str, Any]]:
     (tmp_path / "in.csv").write_bytes(text.encode() if isinstance(text, str) else text)
-    table = read_all(open_source(make_stream("csv", columns, path="in.csv", **options), str(tmp_path), True, None)).table
+    table = read_all(
+        open_source(make_stream("csv", columns, path="in.csv", **options), str(tmp_path), True, None)
+    ).table
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 
 
 def test_columns_are_found_by_name_and_others_ignored(tmp_path: Path, make_stream: Any, read_all: Any) -> None:
-    rows = read_text(tmp_path, make_stream, read_all, "extra,ts,Room\n9,2026-01-01T00:00:00Z,a\n", "room STRING, ts TIMESTAMP")
+    rows = read_text(
+        tmp_path, make_stream, read_all, "extra,ts,Room\n9,2026-01-01T00:00:00Z,a\n", "room STRING, ts TIMESTAMP"
+    )
     assert rows == [{"c0": "a", "c1": datetime(2026, 1, 1), "_ts": 1767225600000000}]
 
 
@@ -121,7 +145,13 @@ def test_mixed_zones_in_one_column(tmp_path: Path, make_stream: Any, read_all: A
 
 
 def test_null_and_empty_string(tmp_path: Path, make_stream: Any, read_all: Any) -> None:
-    rows = read_text(tmp_path, make_stream, read_all, 'ts,a\n1970-01-01T00:00:00Z,\n1970-01-01T00:00:00Z,""\n', "ts TIMESTAMP, a STRING")
+    rows = read_text(
+        tmp_path,
+        make_stream,
+        read_all,
+        'ts,a\n1970-01-01T00:00:00Z,\n1970-01-01T00:00:00Z,""\n',
+        "ts TIMESTAMP, a STRING",
+    )
     assert [row["c1"] for row in rows] == [None, ""]
 
 
@@ -129,7 +159,10 @@ def test_null_and_empty_string(tmp_path: Path, make_stream: Any, read_all: Any) 
 def test_booleans(tmp_path: Path, make_stream: Any, read_all: Any, text: str) -> None:
     other = {"true": "false", "TRUE": "FALSE", "tRuE": "fAlSe", "1": "0"}[text]
     body = f"ts,a\n1970-01-01T00:00:00Z,{text}\n1970-01-01T00:00:00Z,{other}\n"
-    assert [row["c1"] for row in read_text(tmp_path, make_stream, read_all, body, "ts TIMESTAMP, a BOOLEAN")] == [True, False]
+    assert [row["c1"] for row in read_text(tmp_path, make_stream, read_all, body, "ts TIMESTAMP, a BOOLEAN")] == [
+        True,
+        False,
+    ]
     # The same on the slow path, which a bad row brings on.
     rows = read_text(tmp_path, make_stream, read_all, body + "x,1\n", "ts TIMESTAMP, a BOOLEAN", skip=True)
     assert [row["c1"] for row in rows] == [True, False]
@@ -145,13 +178,18 @@ def test_numbers_are_the_same_on_both_paths(tmp_path: Path, make_stream: Any, re
 
 
 @pytest.mark.parametrize("text", ["ts\n", "ts", "ts\n\n\n", "\ufeffts\n"])
-def test_a_file_with_a_header_alone_is_an_empty_stream(tmp_path: Path, make_stream: Any, read_all: Any, text: str) -> None:
+def test_a_file_with_a_header_alone_is_an_empty_stream(
+    tmp_path: Path, make_stream: Any, read_all: Any, text: str
+) -> None:
     assert read_text(tmp_path, make_stream, read_all, text, "ts TIMESTAMP") == []
 
 
 def test_byte_order_mark_and_blank_lines(tmp_path: Path, make_stream: Any, read_all: Any) -> None:
     text = "\ufeffts,a\r\n\r\n1970-01-01T00:00:00Z,x\r\n\r\n1970-01-01T00:00:01Z,y"
-    assert [row["c1"] for row in read_text(tmp_path, make_stream, read_all, text, "ts TIMESTAMP, a STRING")] == ["x", "y"]
+    assert [row["c1"] for row in read_text(tmp_path, make_stream, read_all, text, "ts TIMESTAMP, a STRING")] == [
+        "x",
+        "y",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -174,10 +212,18 @@ def test_wrong_headers(tmp_path: Path, make_stream: Any, text: bytes, line: int,
 
 @pytest.mark.parametrize("path", ["part-*.csv", "parts", "parts/*.csv"])
 @pytest.mark.parametrize("sizes", [[1], [2, 1], [100]])
-def test_many_files_in_the_order_of_their_names(tmp_path: Path, make_stream: Any, read_all: Any, path: str, sizes: list[int]) -> None:
+def test_many_files_in_the_order_of_their_names(
+    tmp_path: Path, make_stream: Any, read_all: Any, path: str, sizes: list[int]
+) -> None:
     folder = tmp_path / "parts" if path.startswith("parts") else tmp_path
     folder.mkdir(exist_ok=True)
-    for name, header, values in [("c", "ts,a", "56"), ("a", "ts,a", "123"), ("b", "a,ts", ""), ("ab", "a,ts", "4"), ("d", "ts,a", "")]:
+    for name, header, values in [
+        ("c", "ts,a", "56"),
+        ("a", "ts,a", "123"),
+        ("b", "a,ts", ""),
+        ("ab", "a,ts", "4"),
+        ("d", "ts,a", ""),
+    ]:
         rows = [{"ts": f"1970-01-01T00:00:0{v}Z", "a": v} for v in values]
         buffer = io.StringIO()
         writer = csv.DictWriter(buffer, header.split(","), lineterminator="\n")
@@ -217,7 +263,11 @@ def test_positions_are_json_and_hints_are_right(tmp_path: Path, make_stream: Any
     position = source.initial()
     for end in range(10, 101, 10):
         piece = source.advance(position, 10)
-        assert (piece.rows, piece.last_ts_us, piece.end["line"]) == (10, (end - 1) * 1_000_000, 2 + 2 * end - (end == 100))
+        assert (piece.rows, piece.last_ts_us, piece.end["line"]) == (
+            10,
+            (end - 1) * 1_000_000,
+            2 + 2 * end - (end == 100),
+        )
         assert Range.from_json(json.loads(json.dumps(piece.to_json()))) == piece
         position = piece.end
     assert source.fraction(position) == 1.0
@@ -226,7 +276,10 @@ def test_positions_are_json_and_hints_are_right(tmp_path: Path, make_stream: Any
 
 @pytest.mark.parametrize("odd", ['5" pipe', '"a\n,""b"""', '"' + "long " * 500_000 + '"'])
 def test_ranges_of_many_blocks(tmp_path: Path, make_stream: Any, read_all: Any, odd: str) -> None:
-    lines = [f"1970-01-01T00:00:00.{i:06d}Z,{i},{odd if i % 997 == 0 and (i < 1000 or len(odd) < 100) else i}" for i in range(100_000)]
+    lines = [
+        f"1970-01-01T00:00:00.{i:06d}Z,{i},{odd if i % 997 == 0 and (i < 1000 or len(odd) < 100) else i}"
+        for i in range(100_000)
+    ]
     (tmp_path / "in.csv").write_text("ts,n,a\n" + "\n".join(lines))
     stream = make_stream("csv", "ts TIMESTAMP, n BIGINT, a STRING", path="in.csv")
     whole = read_all(open_source(stream, str(tmp_path), True, None)).table

@@ -1,4 +1,5 @@
-"""Times at the edges: before the year 1 and after 9999 are bad rows, and so is what lies further ahead than AHEAD allows."""
+"""Times at the edges: before the year 1 and after 9999 are bad rows, and so is what lies further ahead than AHEAD
+allows."""
 
 from __future__ import annotations
 
@@ -12,16 +13,22 @@ import pytest
 
 from kigen.connectors import open_source
 from kigen.connectors.ahead import without_far
-from kigen.connectors.base import InputError, LiveSource, Rows
+from kigen.connectors.source_base import InputError, LiveSource, Rows
 from kigen.language import CqlErrors
 from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, StreamBlock
-from kigen.lifetimes.windows import later, make_window
+from kigen.lifetimes.windows.window_operators import later, make_window
 from kigen.plan import bind
-from kigen.plan.nodes import Stream, Window, WindowKind
+from kigen.plan.logical import Stream, Window, WindowKind
 
 STARTED_US = 1_767_225_600_000_000  # 2026-01-01
 GOOD = ["0001-01-01T00:00:00Z", "1969-12-31T23:59:59.999999Z", "2026-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"]
-BAD = ["0000-12-31T23:59:59Z", "10000-01-01T00:00:00Z", "-0044-03-15T00:00:00Z", "290000-01-01T00:00:00Z", "292278-01-01T00:00:00Z"]
+BAD = [
+    "0000-12-31T23:59:59Z",
+    "10000-01-01T00:00:00Z",
+    "-0044-03-15T00:00:00Z",
+    "290000-01-01T00:00:00Z",
+    "292278-01-01T00:00:00Z",
+]
 FAR = ["2026-01-01T01:00:00.000001Z", "2099-01-01T00:00:00Z"]
 
 
@@ -96,14 +103,18 @@ class _Live(LiveSource):
     initial = advance = read = fraction = arrived_by = arrivals_us = complete_us = total = _no
 
 
-@pytest.mark.parametrize(("clause", "kept"), [("", [0, 1]), ("AHEAD 10 SECONDS", [0]), ("AHEAD 100000 HOURS", [0, 1, 2])])
+@pytest.mark.parametrize(
+    ("clause", "kept"), [("", [0, 1]), ("AHEAD 10 SECONDS", [0]), ("AHEAD 100000 HOURS", [0, 1, 2])]
+)
 def test_ahead_of_a_live_stream_counts_from_arrival(clause: str, kept: list[int]) -> None:
     """An hour unless it says otherwise. What was decided depends on the row and on its arrival alone."""
     text = "CREATE STREAM s (v BIGINT, ts TIMESTAMP) TIMESTAMP BY ts FROM synthetic (rate = 1) {} ON ERROR SKIP;"
     declared = bind(text.format(clause)).streams[0]
     arrivals = np.array([STARTED_US] * 3)
     dated = pa.array(arrivals + np.array([5_000_000, 3_600_000_000, 3_600_000_001]))
-    rows = Rows(pa.table({"c0": pa.array([0, 1, 2]), "c1": dated.cast(pa.timestamp("us")), "_ts": dated}), arrivals_us=arrivals)
+    rows = Rows(
+        pa.table({"c0": pa.array([0, 1, 2]), "c1": dated.cast(pa.timestamp("us")), "_ts": dated}), arrivals_us=arrivals
+    )
     found = without_far(rows, declared, _Live())
     assert found.table["c0"].to_pylist() == kept
     assert found.arrivals_us is not None
@@ -123,7 +134,9 @@ def test_ahead_needs_a_timestamp_column() -> None:
     ("size", "slide"), [(1, None), (10**18, None), (2**62, None), (2**63 - 1, None), (2**62, 7), (1000, 2**62), (5, 5)]
 )
 def test_the_end_of_a_window_does_not_wrap(size: int, slide: int | None) -> None:
-    declared = bind("CREATE STREAM s (v BIGINT) FROM synthetic (rate = 1); CREATE QUERY q AS SELECT v FROM s [NOW];").queries[0]
+    declared = bind(
+        "CREATE STREAM s (v BIGINT) FROM synthetic (rate = 1); CREATE QUERY q AS SELECT v FROM s [NOW];"
+    ).queries[0]
     (window,) = [node for node in declared.root.walk() if isinstance(node, Window)]
     operator = make_window(Window(window.child, WindowKind.RANGE, size, slide), 0)
     at = np.array([BEFORE_TIME, 0, 2**62, 2**63 - 2], np.int64)

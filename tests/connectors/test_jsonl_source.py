@@ -18,7 +18,9 @@ GOOD = '{"ts": "1970-01-01T00:00:01Z", "name": "ok", "n": 1, "x": 1.5, "ok": tru
 VALUES = st.fixed_dictionaries(
     {"ts": st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1)).map(lambda t: t.isoformat() + "Z")},
     optional={
-        "name": st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(["NaN", "Inf", "\n", "}{"]),
+        "name": st.none()
+        | st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+        | st.sampled_from(["NaN", "Inf", "\n", "}{"]),
         "n": st.none() | st.integers(-(2**63), 2**63 - 1),
         "x": st.none() | st.integers(-(10**20), 10**20) | st.floats(allow_nan=False, allow_infinity=False),
         "ok": st.none() | st.booleans(),
@@ -35,7 +37,13 @@ def source_of(tmp_path: Path, make_stream: Any, body: str | bytes, skip: bool = 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(VALUES, max_size=20), st.booleans(), st.integers(1, 7), st.sampled_from(["\n", "\r\n", "\n\n"]))
 def test_any_cut_gives_the_rows_that_were_written(
-    tmp_path: Path, make_stream: Any, read_all: Any, values: list[dict[str, Any]], ascii_only: bool, size: int, newline: str
+    tmp_path: Path,
+    make_stream: Any,
+    read_all: Any,
+    values: list[dict[str, Any]],
+    ascii_only: bool,
+    size: int,
+    newline: str,
 ) -> None:
     body = newline.join(json.dumps(value, ensure_ascii=ascii_only) for value in values)
     table = read_all(source_of(tmp_path, make_stream, body), [size]).table
@@ -85,7 +93,9 @@ GALLERY: list[tuple[str | bytes, str | None, str]] = [
 
 
 @pytest.mark.parametrize(("line", "name", "says"), GALLERY)
-def test_bad_rows(tmp_path: Path, make_stream: Any, read_all: Any, line: str | bytes, name: str | None, says: str) -> None:
+def test_bad_rows(
+    tmp_path: Path, make_stream: Any, read_all: Any, line: str | bytes, name: str | None, says: str
+) -> None:
     raw = line if isinstance(line, bytes) else line.encode()
     body = b"\n".join([GOOD.encode(), b"", raw, GOOD.encode()])
     with pytest.raises(InputError) as caught:

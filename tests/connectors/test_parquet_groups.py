@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from kigen.connectors.parquet_groups import Group, RowGroups
+from kigen.connectors.parquet.row_groups import Group, RowGroups
 
 GROUPS: list[Group] = [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("c", 0), ("c", 1)]
 

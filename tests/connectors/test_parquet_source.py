@@ -25,7 +25,8 @@ def write(path: Path, columns: dict[str, Any], **options: Any) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.lists(st.tuples(st.integers(0, 30), st.integers(1, 7)), min_size=1, max_size=3), st.lists(st.integers(1, 11), min_size=1, max_size=4)
+    st.lists(st.tuples(st.integers(0, 30), st.integers(1, 7)), min_size=1, max_size=3),
+    st.lists(st.integers(1, 11), min_size=1, max_size=4),
 )
 def test_any_cut_over_files_and_groups(
     tmp_path_factory: Any, make_stream: Any, read_all: Any, files: list[tuple[int, int]], sizes: list[int]
@@ -34,8 +35,14 @@ def test_any_cut_over_files_and_groups(
     for number, (count, group) in enumerate(files):
         ids = np.arange(at, at + count)
         at += count
-        table = {"extra": ids, "ts": pa.array(ids * 1000, pa.timestamp("us")), "name": [f"n{i}" if i % 3 else None for i in ids]}
-        write(folder / f"p{number}.parquet", {**table, "name": pa.array(table["name"], pa.string())}, row_group_size=group)
+        table = {
+            "extra": ids,
+            "ts": pa.array(ids * 1000, pa.timestamp("us")),
+            "name": [f"n{i}" if i % 3 else None for i in ids],
+        }
+        write(
+            folder / f"p{number}.parquet", {**table, "name": pa.array(table["name"], pa.string())}, row_group_size=group
+        )
     stream = make_stream("parquet", "name STRING, ts TIMESTAMP", path=".")
     source = open_source(stream, str(folder), True, None)
     table = read_all(source, sizes).table
@@ -84,9 +91,13 @@ def test_timestamps_of_any_unit_and_zone(tmp_path: Path, make_stream: Any, read_
         (pa.array([date(1970, 1, 2)]), "TIMESTAMP", datetime(1970, 1, 2)),
     ],
 )
-def test_casts_that_lose_nothing(tmp_path: Path, make_stream: Any, read_all: Any, values: pa.Array, type_: str, expected: Any) -> None:
+def test_casts_that_lose_nothing(
+    tmp_path: Path, make_stream: Any, read_all: Any, values: pa.Array, type_: str, expected: Any
+) -> None:
     write(tmp_path / "in.parquet", {"ts": NOON, "v": values})
-    source = open_source(make_stream("parquet", f"ts TIMESTAMP, v {type_}", path="in.parquet"), str(tmp_path), True, None)
+    source = open_source(
+        make_stream("parquet", f"ts TIMESTAMP, v {type_}", path="in.parquet"), str(tmp_path), True, None
+    )
     assert read_all(source).table["c1"].to_pylist() == [expected]
 
 
@@ -99,7 +110,9 @@ def test_casts_that_lose_nothing(tmp_path: Path, make_stream: Any, read_all: Any
         (pa.array([1000, 1], pa.timestamp("ns")), "TIMESTAMP"),
     ],
 )
-def test_a_value_that_does_not_fit_is_a_bad_row(tmp_path: Path, make_stream: Any, read_all: Any, values: pa.Array, type_: str) -> None:
+def test_a_value_that_does_not_fit_is_a_bad_row(
+    tmp_path: Path, make_stream: Any, read_all: Any, values: pa.Array, type_: str
+) -> None:
     write(tmp_path / "in.parquet", {"ts": pa.array([0, 1], pa.timestamp("us")), "v": values})
     for skip in (False, True):
         stream = make_stream("parquet", f"ts TIMESTAMP, v {type_}", path="in.parquet", skip=skip)
@@ -117,7 +130,9 @@ def test_a_null_timestamp_is_a_bad_row(tmp_path: Path, make_stream: Any, read_al
     source = open_source(make_stream("parquet", "ts TIMESTAMP", path="in.parquet"), str(tmp_path), True, None)
     with pytest.raises(InputError, match="row 2: the stream's timestamp is required"):
         read_all(source, [1])
-    source = open_source(make_stream("parquet", "ts TIMESTAMP", path="in.parquet", skip=True), str(tmp_path), True, None)
+    source = open_source(
+        make_stream("parquet", "ts TIMESTAMP", path="in.parquet", skip=True), str(tmp_path), True, None
+    )
     assert read_all(source).table["_ts"].to_pylist() == [1, 2]
 
 
@@ -129,10 +144,14 @@ def test_a_null_timestamp_is_a_bad_row(tmp_path: Path, make_stream: Any, read_al
         ({"ts": ["1970-01-01T00:00:00Z"], "v": [1]}, "ts", "TIMESTAMP required"),
     ],
 )
-def test_wrong_columns_are_found_before_anything_is_read(tmp_path: Path, make_stream: Any, columns: Any, name: str, says: str) -> None:
+def test_wrong_columns_are_found_before_anything_is_read(
+    tmp_path: Path, make_stream: Any, columns: Any, name: str, says: str
+) -> None:
     write(tmp_path / "in.parquet", columns)
     with pytest.raises(InputError, match=says) as caught:
-        open_source(make_stream("parquet", "ts TIMESTAMP, v BIGINT", path="in.parquet"), str(tmp_path), True, None).initial()
+        open_source(
+            make_stream("parquet", "ts TIMESTAMP, v BIGINT", path="in.parquet"), str(tmp_path), True, None
+        ).initial()
     assert caught.value.field == name
 
 

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kigen.connectors.records import is_open, record_ends, record_starts
+from kigen.connectors.csv.records import is_open, record_ends, record_starts
 
-hostile = st.lists(st.sampled_from([b"a", b'"', b'""', b",", b"\n", b"\r\n", b"\r", b'"x\ny"', "é".encode()]), max_size=30).map(b"".join)
+hostile = st.lists(
+    st.sampled_from([b"a", b'"', b'""', b",", b"\n", b"\r\n", b"\r", b'"x\ny"', "é".encode()]), max_size=30
+).map(b"".join)
 
 
 def parsed_rows(data: bytes) -> int:

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kigen.connectors import InputError, OptionError, Sink, open_sink
-from kigen.plan.nodes import Connector
+from kigen.plan.logical import Connector
 from kigen.plan.types import Column, Type, arrow_schema
 
 SCHEMA = (
@@ -26,7 +26,11 @@ SCHEMA = (
     Column("t", Type.TIMESTAMP),
     Column("n", Type.BIGINT),
 )
-TEXTS = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(["", '"', "\n", "\r", ",", " "])
+TEXTS = (
+    st.none()
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+    | st.sampled_from(["", '"', "\n", "\r", ",", " "])
+)
 MOMENTS = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999))
 ROW = st.tuples(
     TEXTS,
@@ -51,7 +55,9 @@ def table_of(rows: list[tuple[Any, ...]], schema: Any = SCHEMA, to: int | None =
 def test_the_text_of_a_relation(tmp_path: Path) -> None:
     sink = sink_of("csv", tmp_path, path="deep/er/out.csv")
     sink.open(None)
-    sink.write(table_of([("", 0.1, True, datetime(2026, 1, 2, 3, 4, 5, 6), -1), (None, None, None, None, None)], to=None))
+    sink.write(
+        table_of([("", 0.1, True, datetime(2026, 1, 2, 3, 4, 5, 6), -1), (None, None, None, None, None)], to=None)
+    )
     sink.write(table_of([('say "hi",\n', 1e300, False, datetime(1969, 12, 31, 23, 59, 59, 999_999), 2**62)], to=-1))
     sink.close()
     assert (tmp_path / "deep/er/out.csv").read_bytes().decode() == (
@@ -64,7 +70,12 @@ def test_the_text_of_a_relation(tmp_path: Path) -> None:
 
 
 def test_the_text_of_a_stream_with_odd_and_repeated_names(tmp_path: Path) -> None:
-    schema = (Column('a"b', Type.BIGINT), Column("c,d", Type.BIGINT), Column("e", Type.BIGINT), Column("e", Type.BIGINT))
+    schema = (
+        Column('a"b', Type.BIGINT),
+        Column("c,d", Type.BIGINT),
+        Column("e", Type.BIGINT),
+        Column("e", Type.BIGINT),
+    )
     sink = sink_of("csv", tmp_path, schema, True, path="out.csv")
     sink.open(None)
     sink.write(pa.table([[1], [2], [3], [4], [5]], names=["c0", "c1", "c2", "c3", "_at"]))
@@ -92,7 +103,9 @@ def test_a_csv_reader_gets_back_every_value(tmp_path: Path, rows: list[tuple[Any
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.lists(st.lists(ROW, max_size=4), max_size=4), st.lists(st.lists(ROW, max_size=4), max_size=3), st.sampled_from(["csv", "parquet"])
+    st.lists(st.lists(ROW, max_size=4), max_size=4),
+    st.lists(st.lists(ROW, max_size=4), max_size=3),
+    st.sampled_from(["csv", "parquet"]),
 )
 def test_cutting_back_to_a_mark(
     tmp_path_factory: Any, kept: list[list[tuple[Any, ...]]], lost: list[list[tuple[Any, ...]]], kind: str
@@ -150,7 +163,11 @@ def test_parquet_parts_hold_names_and_utc_times(tmp_path: Path) -> None:
     sink.write(table_of([row], to=5))
     assert sink.mark() == sink.mark() == {"parts": 2}
     sink.close()
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["notes.txt", "part-00000.parquet", "part-00001.parquet"]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        "notes.txt",
+        "part-00000.parquet",
+        "part-00001.parquet",
+    ]
     table = pq.read_table(tmp_path / "out" / "part-00000.parquet")
     assert table.column_names == ["a", "x", "ok", "t", "n", "_from", "_to"]
     assert table.schema.field("_to").type == pa.timestamp("us", "UTC")

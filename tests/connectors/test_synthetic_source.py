@@ -29,13 +29,19 @@ def times(source: Any) -> np.ndarray[Any, Any]:
 
 @settings(max_examples=40, deadline=None)
 @given(ARRIVALS, st.integers(0, 40_000), st.integers(0, 20_000), st.integers(1, 5))
-def test_any_range_is_the_same_however_it_was_cut(make_stream: Any, arrivals: str, first: int, count: int, pieces: int) -> None:
+def test_any_range_is_the_same_however_it_was_cut(
+    make_stream: Any, arrivals: str, first: int, count: int, pieces: int
+) -> None:
     end = min(first + count, 60_000)
     first = min(first, end)
 
     def read(a: int, b: int) -> pa.Table:
         # A new source each time: nothing may depend on what was read before.
-        return open_drained(make_stream, arrivals=arrivals, z="zipf(1.2, 100)").read(Range("s", {"index": a}, {"index": b})).table
+        return (
+            open_drained(make_stream, arrivals=arrivals, z="zipf(1.2, 100)")
+            .read(Range("s", {"index": a}, {"index": b}))
+            .table
+        )
 
     cuts = np.linspace(first, end, pieces + 1).astype(int).tolist()
     parts = pa.concat_tables([read(a, b) for a, b in itertools.pairwise(cuts)])
@@ -46,7 +52,11 @@ def test_any_range_is_the_same_however_it_was_cut(make_stream: Any, arrivals: st
 @pytest.mark.parametrize("rate", [0.5, 7, 333.3, 250_000, 3_000_000])
 def test_order_and_mean_rate(make_stream: Any, arrivals: str, rate: float) -> None:
     seconds = max(20, min(2000, int(20_000 / rate))) if rate < 100_000 else 1
-    found = times(open_drained(make_stream, arrivals=arrivals, rate=rate, duration=f"{seconds} s", every="500 ms", lasting="100 ms"))
+    found = times(
+        open_drained(
+            make_stream, arrivals=arrivals, rate=rate, duration=f"{seconds} s", every="500 ms", lasting="100 ms"
+        )
+    )
     assert (np.diff(found) >= 0).all()
     assert found[0] >= 0
     assert found[-1] < seconds * 1_000_000
@@ -72,7 +82,9 @@ def test_poisson_gaps_are_exponential_even_across_chunks(make_stream: Any) -> No
 
 
 def test_bursts(make_stream: Any) -> None:
-    found = times(open_drained(make_stream, arrivals="bursty", rate=1000, duration="100 s", burst=4, every="10 s", lasting="2 s"))
+    found = times(
+        open_drained(make_stream, arrivals="bursty", rate=1000, duration="100 s", burst=4, every="10 s", lasting="2 s")
+    )
     in_burst = (found % 10_000_000) < 2_000_000
     # 2 s at 4c and 8 s at c with a mean of 1: c = 10 / 16.
     assert in_burst.sum() / 20 == pytest.approx(2500, rel=0.05)
@@ -82,7 +94,9 @@ def test_bursts(make_stream: Any) -> None:
 @pytest.mark.parametrize("arrivals", ["constant", "poisson", "bursty"])
 @pytest.mark.parametrize("rate", [0.7, 1000, 2_500_000])
 def test_counting_agrees_with_the_times(make_stream: Any, arrivals: str, rate: float) -> None:
-    source = open_drained(make_stream, arrivals=arrivals, rate=rate, duration="1 s", rows=30_000, every="300 us", lasting="70 us")
+    source = open_drained(
+        make_stream, arrivals=arrivals, rate=rate, duration="1 s", rows=30_000, every="300 us", lasting="70 us"
+    )
     arrivals_of = source._arrivals
     offsets = arrivals_of.offsets_us(0, 20_000)
     for at in [0, 1, 2, *offsets[[0, 1, 8190, 8191, 8192, 8193, 15_000]].tolist(), int(offsets[9000]) + 1]:
@@ -119,7 +133,10 @@ def test_streams_columns_and_seeds_differ(make_stream: Any) -> None:
     source = open_drained(make_stream, "a DOUBLE, b DOUBLE")
     table = source.read(source.advance(source.initial(), 1000)).table
     assert table["c0"] != table["c1"]
-    assert table["c0"] != open_drained(make_stream, "a DOUBLE", seed=8).read(source.advance(source.initial(), 1000)).table["c0"]
+    assert (
+        table["c0"]
+        != open_drained(make_stream, "a DOUBLE", seed=8).read(source.advance(source.initial(), 1000)).table["c0"]
+    )
 
 
 def test_a_timestamp_column_is_the_scheduled_time_or_off_it_by_seconds(make_stream: Any) -> None:
@@ -127,7 +144,9 @@ def test_a_timestamp_column_is_the_scheduled_time_or_off_it_by_seconds(make_stre
     source = open_source(plain, ".", True, None)
     table = source.read(source.advance(source.initial(), 1000)).table
     assert table["c0"].cast(pa.int64()).to_pylist() == table["_ts"].to_pylist() == [i * 100_000 for i in range(1000)]
-    late = open_source(make_stream("synthetic", "ts TIMESTAMP", "ts", rate=10, duration="100 s", ts="uniform(-2, 0)"), ".", True, None)
+    late = open_source(
+        make_stream("synthetic", "ts TIMESTAMP", "ts", rate=10, duration="100 s", ts="uniform(-2, 0)"), ".", True, None
+    )
     off = late.read(late.advance(late.initial(), 1000)).table["_ts"].to_numpy() - np.arange(1000) * 100_000
     assert off.min() < -1_900_000
     assert off.max() <= 0
@@ -157,7 +176,8 @@ def test_delayed_tuples_appear_later_with_the_times_they_had(make_stream: Any, a
     start = 1_767_225_600_000_000
     how = {"rate": 10, "arrivals": arrivals, "duration": "60 s", "seed": 3}
     at_once, delayed = (
-        open_source(make_stream("synthetic", COLUMNS, None, **how, **more), ".", False, start) for more in ({}, {"delay": "5 s"})
+        open_source(make_stream("synthetic", COLUMNS, None, **how, **more), ".", False, start)
+        for more in ({}, {"delay": "5 s"})
     )
     assert isinstance(at_once, LiveSource)
     assert isinstance(delayed, LiveSource)
@@ -169,7 +189,9 @@ def test_delayed_tuples_appear_later_with_the_times_they_had(make_stream: Any, a
 
 
 def test_rows_bound_a_stream(make_stream: Any) -> None:
-    piece = (source := open_source(make_stream("synthetic", COLUMNS, None, rate=10, rows=5), ".", True, None)).advance(source.initial(), 9)
+    piece = (source := open_source(make_stream("synthetic", COLUMNS, None, rate=10, rows=5), ".", True, None)).advance(
+        source.initial(), 9
+    )
     assert (piece.rows, piece.ended, piece.progress_us) == (5, True, None)
 
 

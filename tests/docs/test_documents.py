@@ -1,4 +1,5 @@
-"""The documents are true: their apps check, the README's example gives what it says, its commands run, every function named exists."""
+"""The documents are true: their apps check, the README's example gives what it says, its commands run, every function
+named exists."""
 
 from __future__ import annotations
 
@@ -29,14 +30,26 @@ def test_readme_example_gives_what_it_says(tmp_path: Path) -> None:
     (tmp_path / "hot.cql").write_text(blocks(README, "sql")[0], encoding="utf-8")
     (tmp_path / "readings.csv").write_text(given, encoding="utf-8")
     done = subprocess.run(
-        [KIGEN, "run", "hot.cql", "--drain", "--output", "out"], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+        [KIGEN, "run", "hot.cql", "--drain", "--output", "out"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert sorted((tmp_path / "out" / "hot.csv").read_text(encoding="utf-8").splitlines()) == sorted(expected.splitlines())
+    assert sorted((tmp_path / "out" / "hot.csv").read_text(encoding="utf-8").splitlines()) == sorted(
+        expected.splitlines()
+    )
 
 
 def test_readme_commands_run() -> None:
-    commands = [line.split("#")[0].strip() for block in blocks(README, "sh") for line in block.splitlines() if line.startswith(".venv")]
+    commands = [
+        line.split("#")[0].strip()
+        for block in blocks(README, "sh")
+        for line in block.splitlines()
+        if line.startswith(".venv")
+    ]
     assert len(commands) == 6
     shutil.rmtree(ROOT / "out" / "traffic", ignore_errors=True)  # a run that ended, maybe of another app
     subprocess.run([ROOT / ".venv" / "bin" / "python", "examples/rooms/make_data.py"], cwd=ROOT, check=True, timeout=60)
@@ -53,7 +66,7 @@ def test_readme_python_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     code = code.replace("kigen.Engine()", "kigen.Engine(SESSION)")
     from pyspark.sql import SparkSession
 
-    from kigen.spark.session import start_session
+    from kigen.spark.session.start import start_session
 
     session = SparkSession.getActiveSession() or start_session()
     exec(compile(code, "README.md", "exec"), {"SESSION": session, "kigen": kigen})

@@ -1,8 +1,9 @@
 """A disk whose power can be cut: it remembers what was not synced, and loses a random part of it, as real disks do.
 
-Bytes written since a file's last sync may be there, torn, zero or absent, in any order; new names, renames and removals since the last
-sync of their directory may be there or not, each for itself. What was synced is there. Files that others wrote (Spark's JVM,
-say) count as not synced until somebody syncs them through this disk; `trusted` names those of which that is known.
+Bytes written since a file's last sync may be there, torn, zero or absent, in any order; new names, renames and removals
+since the last sync of their directory may be there or not, each for itself. What was synced is there. Files that others
+wrote (Spark's JVM, say) count as not synced until somebody syncs them through this disk; `trusted` names those of which
+that is known.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def _alone(method: Any) -> Any:
 class PowerDisk(Disk):
     """`cut_after`: so many changes, then every call raises PowerCut."""
 
-    def __init__(self, root: Path, rng: random.Random, cut_after: int = 1 << 60, trusted: Callable[[str], bool] = lambda _: False) -> None:
+    def __init__(
+        self, root: Path, rng: random.Random, cut_after: int = 1 << 60, trusted: Callable[[str], bool] = lambda _: False
+    ) -> None:
         self._root, self._rng, self._left, self._trusted = root, rng, cut_after, trusted
         self.busy = threading.RLock()
         self._names: dict[str, _File] = {}  # as they are on the disk
@@ -120,7 +123,9 @@ class PowerDisk(Disk):
         super().rename(source, target)
         file = self._now.pop(str(source), None) or _File(Path(target).read_bytes())
         self._now[str(target)] = file
-        self._ops.append(("rename", (os.path.dirname(source), os.path.dirname(target)), (str(source), str(target), file)))
+        self._ops.append(
+            ("rename", (os.path.dirname(source), os.path.dirname(target)), (str(source), str(target), file))
+        )
 
     @_alone
     def unlink(self, path: str | Path) -> None:

@@ -1,7 +1,9 @@
-"""As much of Spark as the sink sees: an offset log, state files and a commit log, synced (by our file system class) or not.
+"""As much of Spark as the sink sees: an offset log, state files and a commit log, synced (by our file system class) or
+not.
 
-A stream of numbers from 0 on: an offset says from where to where its batch goes, and lengths are drawn anew whenever a batch is planned,
-so that a batch that is planned twice is another one. State n holds where batch n begins; it must be there when batch n runs.
+A stream of numbers from 0 on: an offset says from where to where its batch goes, and lengths are drawn anew whenever a
+batch is planned, so that a batch that is planned twice is another one. State n holds where batch n begins; it must be
+there when batch n runs.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from typing import Any
 import pyarrow as pa
 
 from kigen.durable import disk, make_directories, sync_directory
-from kigen.spark import blocks
-from kigen.spark.blocks import Spool
-from kigen.spark.sink import BatchSink
+from kigen.spark.operator import result_rows
+from kigen.spark.operator.result_rows import Spool
+from kigen.spark.sink.batch_sink import BatchSink
 
 
 class StateLost(Exception):
@@ -31,7 +33,7 @@ class Frame:
         self._rows = rows
 
     def toArrow(self) -> pa.Table:  # noqa: N802
-        return pa.table(dict(zip(blocks.COLUMNS, zip(*self._rows, strict=True), strict=True)))
+        return pa.table(dict(zip(result_rows.COLUMNS, zip(*self._rows, strict=True), strict=True)))
 
 
 def frame(batch: int, first: int, end: int, finished: bool = False) -> Any:
@@ -108,7 +110,9 @@ class Query:
         while first < self._total:
             end = min(self._total, first + self._rng.randrange(1, 12))
             rename_into(
-                self._spark / "offsets" / str(batch), f"v1\n{{}}\n{json.dumps({'start': first, 'end': end})}", self._sink.spark_syncs
+                self._spark / "offsets" / str(batch),
+                f"v1\n{{}}\n{json.dumps({'start': first, 'end': end})}",
+                self._sink.spark_syncs,
             )
             self._step(batch, first, end)
             batch, first = batch + 1, end

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kigen.durable import DamagedFile
-from kigen.spark.alignment import Found, Unaligned, align, decide
+from kigen.spark.sink.alignment import Found, Unaligned, align, decide
 
 
 def subsets(numbers: range) -> list[frozenset[int]]:
@@ -22,7 +22,9 @@ def test_every_combination_fits_afterwards_or_is_refused(cut_back: bool) -> None
     for offsets in subsets(range(4)):
         for torn in subsets(range(4)):
             for commits in subsets(range(3)):
-                for records in [frozenset(range(first, end)) for end in range(4) for first in range(max(0, end - 3), max(1, end))]:
+                for records in [
+                    frozenset(range(first, end)) for end in range(4) for first in range(max(0, end - 3), max(1, end))
+                ]:
                     found = Found(offsets - torn, commits, records, torn & offsets)
                     try:
                         dropped = decide(found, cut_back)
@@ -59,6 +61,8 @@ def test_a_lost_offset_behind_rows_that_were_sent_is_an_error(tmp_path: Path) ->
     for n in range(3):
         write(tmp_path / "spark" / "offsets" / str(n), 'v1\n{}\n{"seq": 1}' if n < 2 else "")
         write(tmp_path / "sink" / f"{n}.json", "{}")
-    with pytest.raises(DamagedFile, match=r"offsets: the sink log reaches batch 2.*batches 0 to 1.*durability = process"):
+    with pytest.raises(
+        DamagedFile, match=r"offsets: the sink log reaches batch 2.*batches 0 to 1.*durability = process"
+    ):
         align(tmp_path, can_cut_back=False)
     assert align(tmp_path, can_cut_back=True).records == [2]

@@ -13,7 +13,7 @@ import pytest
 from durable.test_sink_power_cuts import Run, check
 
 from kigen.durable import Disk, replace, standing_in
-from kigen.links import StorageFailed
+from kigen.queue import StorageFailed
 
 
 class FullDisk(Disk):
@@ -49,7 +49,9 @@ def test_a_run_goes_on_after_space_was_made(seed: int, linked: bool, tmp_path: P
                 raise
             if run is not None and run.queue is not None:
                 run.queue.close()
-            elif linked and run is None:  # it failed before anybody could close its queue: as a killed process leaves it
+            elif (
+                linked and run is None
+            ):  # it failed before anybody could close its queue: as a killed process leaves it
                 _release(tmp_path)
     Run(tmp_path, True, linked).to_end(tmp_path, rng)
     check(tmp_path, linked)

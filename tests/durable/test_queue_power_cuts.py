@@ -1,4 +1,5 @@
-"""The power is cut while a queue is written: what was acknowledged is there, in order, once; nothing else but what followed it."""
+"""The power is cut while a queue is written: what was acknowledged is there, in order, once; nothing else but what
+followed it."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pytest
 from durable.power import PowerCut, PowerDisk
 
 from kigen.durable import standing_in
-from kigen.links import CorruptLog, LinkError, Queue, QueueSettings
+from kigen.queue import CorruptLog, LinkError, Queue, QueueSettings
 
 SCHEMA = pa.schema([("v", pa.int64())])
 

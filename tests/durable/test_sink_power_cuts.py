@@ -14,12 +14,12 @@ from durable.sparkless import StateLost, frame
 
 from kigen.connectors import InputError, open_sink
 from kigen.durable import DamagedFile, make_directories, standing_in
-from kigen.lifetimes.sent import queue_schema
-from kigen.links import LinkError, Queue, QueueSettings, SequenceGap
-from kigen.plan.nodes import App, Connector, Query, Scan, Window, WindowKind
+from kigen.lifetimes.exchange.sent import queue_schema
+from kigen.plan.logical import App, Connector, Query, Scan, Window, WindowKind
 from kigen.plan.types import Column, Type
-from kigen.spark.link_sink import LinkSink
-from kigen.spark.sink import BatchSink
+from kigen.queue import LinkError, Queue, QueueSettings, SequenceGap
+from kigen.spark.links.link_sink import LinkSink
+from kigen.spark.sink.batch_sink import BatchSink
 from kigen.spark.spec import RunSpec
 
 SCHEMA = (Column("a", Type.BIGINT),)
@@ -39,7 +39,9 @@ class Run:
             ("parquet", open_sink(Connector("parquet", (("path", "q"),)), SCHEMA, False, str(root / "out"), "q")),
         ]
         if linked:
-            how = QueueSettings(folder=root / "queues", durable=True, fsync="always" if syncs else "never", segment_bytes=3000)
+            how = QueueSettings(
+                folder=root / "queues", durable=True, fsync="always" if syncs else "never", segment_bytes=3000
+            )
             self.queue = Queue("q", queue_schema(SCHEMA, False), how)
             outputs.append(("link", LinkSink(QUERY, self.queue)))
         for _, output in outputs:
@@ -86,7 +88,9 @@ def test_synced_runs_go_on_after_every_power_cut(seed: int, linked: bool, tmp_pa
 
 @pytest.mark.parametrize("linked", [False, True])
 @pytest.mark.parametrize("seed", range(10))
-def test_with_a_spark_that_does_not_sync_the_rows_are_right_or_its_state_is_lost(seed: int, linked: bool, tmp_path: Path) -> None:
+def test_with_a_spark_that_does_not_sync_the_rows_are_right_or_its_state_is_lost(
+    seed: int, linked: bool, tmp_path: Path
+) -> None:
     rng, root = random.Random(2000 + seed), tmp_path / "disk"
     root.mkdir()
     with suppress(StateLost):  # the one error there may be

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from durable.sparkless import frame
 
-from kigen.lifetimes.sent import queue_schema
-from kigen.links import Queue, QueueFull, QueueSettings
-from kigen.plan.nodes import App, Query, Scan, Window, WindowKind
+from kigen.lifetimes.exchange.sent import queue_schema
+from kigen.plan.logical import App, Query, Scan, Window, WindowKind
 from kigen.plan.types import Column, Type
-from kigen.spark.link_sink import LinkSink
-from kigen.spark.sink import BatchSink
+from kigen.queue import Queue, QueueFull, QueueSettings
+from kigen.spark.links.link_sink import LinkSink
+from kigen.spark.sink.batch_sink import BatchSink
 from kigen.spark.spec import RunSpec
 
 SCHEMA = (Column("a", Type.BIGINT),)
@@ -24,8 +24,13 @@ QUERY = Query("q", Window(Scan("s", SCHEMA), WindowKind.ROWS, 3))
 
 @pytest.mark.timeout(60)
 def test_a_full_queue_holds_up_neither_status_nor_stop(tmp_path: Path) -> None:
-    queue = Queue("q", queue_schema(SCHEMA, False), QueueSettings(folder=tmp_path / "queues", durable=True, max_tuples=4))
-    sink = BatchSink(RunSpec(App((), (QUERY,)), "run", str(tmp_path / "ck"), str(tmp_path)), {"q": [("link", LinkSink(QUERY, queue))]})
+    queue = Queue(
+        "q", queue_schema(SCHEMA, False), QueueSettings(folder=tmp_path / "queues", durable=True, max_tuples=4)
+    )
+    sink = BatchSink(
+        RunSpec(App((), (QUERY,)), "run", str(tmp_path / "ck"), str(tmp_path)),
+        {"q": [("link", LinkSink(QUERY, queue))]},
+    )
     sink.open()
     sink(frame(0, 0, 4), 0)
 
@@ -51,10 +56,15 @@ def test_a_full_queue_holds_up_neither_status_nor_stop(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(60)
 def test_room_that_comes_late_is_taken(tmp_path: Path) -> None:
-    queue = Queue("q", queue_schema(SCHEMA, False), QueueSettings(folder=tmp_path / "queues", durable=True, max_tuples=4))
+    queue = Queue(
+        "q", queue_schema(SCHEMA, False), QueueSettings(folder=tmp_path / "queues", durable=True, max_tuples=4)
+    )
     queue.open_reader("r")
     queue.require(["r"])
-    sink = BatchSink(RunSpec(App((), (QUERY,)), "run", str(tmp_path / "ck"), str(tmp_path)), {"q": [("link", LinkSink(QUERY, queue))]})
+    sink = BatchSink(
+        RunSpec(App((), (QUERY,)), "run", str(tmp_path / "ck"), str(tmp_path)),
+        {"q": [("link", LinkSink(QUERY, queue))]},
+    )
     sink.open()
     sink(frame(0, 0, 4), 0)
     reader = threading.Timer(1.2, lambda: queue.ack("r", 4))

@@ -1,6 +1,8 @@
-"""Every error of the gallery: the exact text underlined (between « and »), the message (!) and what to write instead (?).
+"""Every error of the gallery: the exact text underlined (between « and »), the message (!) and what to write instead
+(?).
 
-`errors.txt` holds one app statement a block; with an error in several places the messages follow in the order of the text.
+`errors.txt` holds one app statement a block; with an error in several places the messages follow in the order of the
+text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Every example of the language reference is an app file that binds; its error message is the one the language gives."""
+"""Every example of the language reference is an app file that binds; its error message is the one the language
+gives."""
 
 from __future__ import annotations
 
@@ -29,7 +30,10 @@ def test_example_binds(example: str) -> None:
 
 def test_the_error_shown_is_the_one_given() -> None:
     (shown,) = re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)
-    streams = "CREATE STREAM s (a BIGINT) FROM synthetic (rate = 1);\nCREATE STREAM t (e BIGINT) FROM synthetic (rate = 1);\n\n\n"
+    streams = (
+        "CREATE STREAM s (a BIGINT) FROM synthetic (rate = 1);\nCREATE STREAM t (e BIGINT) FROM synthetic "
+        "(rate = 1);\n\n\n"
+    )
     with pytest.raises(CqlErrors) as caught:
         bind(f"{streams}CREATE QUERY q AS\n  SELECT tmp FROM s [ROWS 5] JOIN t [NOW] ON s.a = t.ee;", "app.sql")
     assert caught.value.render() + "\n" == shown

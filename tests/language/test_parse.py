@@ -59,13 +59,23 @@ def test_stream_clauses_in_any_order() -> None:
 
 
 def test_option_values() -> None:
-    decl = stream("CREATE STREAM s (a BIGINT) FROM synthetic (rate = 1_000, skew = -1.5, name = 'it''s', on = TRUE, off = false);")
+    decl = stream(
+        "CREATE STREAM s (a BIGINT) FROM synthetic (rate = 1_000, skew = -1.5, name = 'it''s', on = TRUE, off = false);"
+    )
     assert decl.source is not None
-    assert {o.key.text: o.value for o in decl.source.options} == {"rate": 1000, "skew": -1.5, "name": "it's", "on": True, "off": False}
+    assert {o.key.text: o.value for o in decl.source.options} == {
+        "rate": 1000,
+        "skew": -1.5,
+        "name": "it's",
+        "on": True,
+        "off": False,
+    }
 
 
 def test_query_clauses() -> None:
-    decl = query("CREATE QUERY q COST 5 MICROSECONDS DEADLINE 1 MINUTE FIRM AS SELECT a FROM s [NOW] INTO csv (path = 'out');")
+    decl = query(
+        "CREATE QUERY q COST 5 MICROSECONDS DEADLINE 1 MINUTE FIRM AS SELECT a FROM s [NOW] INTO csv (path = 'out');"
+    )
     assert (decl.deadline_us, decl.firm, decl.cost_us) == (60_000_000, True, 5)
     assert decl.into is not None
     assert decl.into.options[0].value == "out"
@@ -94,7 +104,9 @@ def test_windows(text: str, expected: tuple[str, int, int | None, tuple[str, ...
 
 
 @pytest.mark.parametrize("operator", ["ISTREAM", "dstream", "RSTREAM", "RSTREAM[5 SECONDS]", "rstream [ 5 seconds ]"])
-@pytest.mark.parametrize("body", ["SELECT a FROM s [NOW]", "SELECT a FROM s [NOW] UNION ALL SELECT b FROM t [ROWS 1] AS z WHERE b > 1"])
+@pytest.mark.parametrize(
+    "body", ["SELECT a FROM s [NOW]", "SELECT a FROM s [NOW] UNION ALL SELECT b FROM t [ROWS 1] AS z WHERE b > 1"]
+)
 def test_stream_operators_around_any_query(operator: str, body: str) -> None:
     decl = query(f"CREATE QUERY q AS {operator}({body}) INTO console;")
     assert decl.stream_op is not None
@@ -104,13 +116,17 @@ def test_stream_operators_around_any_query(operator: str, body: str) -> None:
 
 
 def test_intersect_binds_tighter() -> None:
-    body = query("CREATE QUERY q AS SELECT a FROM s [NOW] UNION ALL SELECT a FROM t [NOW] INTERSECT SELECT a FROM u [NOW]").body
+    body = query(
+        "CREATE QUERY q AS SELECT a FROM s [NOW] UNION ALL SELECT a FROM t [NOW] INTERSECT SELECT a FROM u [NOW]"
+    ).body
     assert isinstance(body, exp.Union)
     assert body.expression.find(exp.Intersect) is not None
 
 
 def test_comments_and_empty_statements() -> None:
-    app = parse_app("-- first\n;;\n/* a ; b */ CREATE STREAM s (a /* c */ BIGINT) -- d ; e\n FROM synthetic (rate = 1) ; -- last")
+    app = parse_app(
+        "-- first\n;;\n/* a ; b */ CREATE STREAM s (a /* c */ BIGINT) -- d ; e\n FROM synthetic (rate = 1) ; -- last"
+    )
     assert app.errors == []
     assert [s.name.text for s in app.statements] == ["s"]
 
@@ -134,7 +150,8 @@ def test_places_are_those_of_the_text() -> None:
 
 def test_a_broken_statement_does_not_hide_the_next() -> None:
     app = parse_app(
-        "CREATE STREAM s (a BIGINT FROM x;\nCREATE QUERY q AS SELECT a FROM s [NOW];\nCREATE NONSENSE;\nCREATE QUERY r AS SELECT 1 +;"
+        "CREATE STREAM s (a BIGINT FROM x;\nCREATE QUERY q AS SELECT a FROM s [NOW];\nCREATE NONSENSE;\nCREATE QUERY "
+        "r AS SELECT 1 +;"
     )
     assert [s.name.text for s in app.statements] == ["q"]
     assert [e.line for e in app.errors] == [1, 3, 4]

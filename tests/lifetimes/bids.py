@@ -6,10 +6,10 @@ from dataclasses import replace
 from random import Random
 
 import pyarrow as pa
+from kigen_lab.bench.joins.app import BY_QUERY, JoinQuery, kernel_table
+from kigen_lab.bench.joins.judge import Judge
+from kigen_lab.bench.lifetimes.data import START_US
 
-from kigen.bench.data import START_US
-from kigen.bench.joins_app import BY_QUERY, JoinQuery, kernel_table
-from kigen.bench.joins_judge import Judge
 from kigen.lifetimes import StreamInput, TaskRuntime
 from kigen.plan import bind
 from kigen.plan.tasks import extract_tasks
@@ -61,9 +61,11 @@ def make_kernel(query: JoinQuery, mode: str) -> TaskRuntime:
     return TaskRuntime(task, app, mode)
 
 
-def run_bids(query: JoinQuery, mode: str, bids: pa.Table, side: pa.Table | None = None, rng: Random | None = None) -> Lines:
-    """The result's columns by name, `_from` and `_to`. Without `rng` all comes in one block; with it in random ones, and from time to
-    time the kernel is saved and another one goes on."""
+def run_bids(
+    query: JoinQuery, mode: str, bids: pa.Table, side: pa.Table | None = None, rng: Random | None = None
+) -> Lines:
+    """The result's columns by name, `_from` and `_to`. Without `rng` all comes in one block; with it in random ones,
+    and from time to time the kernel is saved and another one goes on."""
     kernel = make_kernel(query, mode)
     tables: list[pa.Table] = []
     given = kernel_table(bids)
@@ -86,10 +88,16 @@ def run_bids(query: JoinQuery, mode: str, bids: pa.Table, side: pa.Table | None 
     return pa.concat_tables(tables).rename_columns(names)
 
 
-def wrong(query: JoinQuery, lines: Lines, bids: pa.Table, side: pa.Table | None, rng: Random, range_us: int | None = None) -> list[str]:
+def wrong(
+    query: JoinQuery, lines: Lines, bids: pa.Table, side: pa.Table | None, rng: Random, range_us: int | None = None
+) -> list[str]:
     """What DuckDB says against the lines, at the last instant and some others."""
     times = sorted(set(bids["ts"].cast(pa.int64()).to_pylist()))
-    instants = {times[-1], *rng.sample(times, min(8, len(times))), *(t - 1 for t in rng.sample(times, min(3, len(times))))}
+    instants = {
+        times[-1],
+        *rng.sample(times, min(8, len(times))),
+        *(t - 1 for t in rng.sample(times, min(3, len(times)))),
+    }
     judge = Judge("bids", None if side is None else "side", range_us=range_us)
     judge.register("bids", bids)
     judge.register("lines", lines)

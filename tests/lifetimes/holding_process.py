@@ -1,4 +1,5 @@
-"""A process that fills one query's state with some 500 MB and prints what it holds by its own accounting, and what the system says."""
+"""A process that fills one query's state with some 500 MB and prints what it holds by its own accounting, and what the
+system says."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ CREATE STREAM auction (id BIGINT, item STRING, ts TIMESTAMP) TIMESTAMP BY ts FRO
 QUERIES = {
     "aggregate": "SELECT auction, COUNT(note) AS n, AVG(price) AS p FROM bid [RANGE 100000 SECONDS] GROUP BY auction",
     "groups": "SELECT auction, bidder, COUNT(*) AS n FROM bid [UNBOUNDED] GROUP BY auction, bidder",
-    "join": "SELECT bidder, item FROM bid [UNBOUNDED], auction [RANGE 1 SECOND] WHERE bid.auction = auction.id AND bid.note = auction.item",
+    "join": "SELECT bidder, item FROM bid [UNBOUNDED], auction [RANGE 1 SECOND] WHERE bid.auction = auction.id AND "
+    "bid.note = auction.item",
     "distinct": "SELECT DISTINCT auction, bidder, note FROM bid [RANGE 100000 SECONDS]",
 }
 STEP = 250_000
@@ -65,7 +67,11 @@ def main(name: str, mode: str, steps: int) -> None:
         del given
     found = kernel.memory()
     own, real = sum(held.bytes for held in found) - mine, resident() - before
-    print(json.dumps({"own": own, "real": real, "tuples": kernel.tuples_held, "holdings": [held.to_json() for held in found]}))
+    print(
+        json.dumps(
+            {"own": own, "real": real, "tuples": kernel.tuples_held, "holdings": [held.to_json() for held in found]}
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""What operators say they hold: within a fifth of what the system says, of each in the words of its app, and shared buffers once."""
+"""What operators say they hold: within a fifth of what the system says, of each in the words of its app, and shared
+buffers once."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from kigen.lifetimes.intake import StreamInput
 from kigen.lifetimes.runtime import TaskRuntime
 from kigen.plan import bind
 from kigen.plan.tasks import extract_tasks
-from kigen.spark.session import WORKER_MEMORY
+from kigen.spark.session.start import WORKER_MEMORY
 
 STREAM = "CREATE STREAM s (k BIGINT, v DOUBLE, ts TIMESTAMP) TIMESTAMP BY ts FROM csv (path = 's.csv');"
 
@@ -27,7 +28,9 @@ STREAM = "CREATE STREAM s (k BIGINT, v DOUBLE, ts TIMESTAMP) TIMESTAMP BY ts FRO
 def held_by(name: str, mode: str, steps: int) -> dict[str, Any]:
     script = Path(__file__).parent / "holding_process.py"
     command = [sys.executable, str(script), name, mode, str(steps)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **WORKER_MEMORY}, timeout=200)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, **WORKER_MEMORY}, timeout=200
+    )
     told: dict[str, Any] = json.loads(done.stdout)
     return told
 
@@ -43,7 +46,9 @@ def held_by(name: str, mode: str, steps: int) -> dict[str, Any]:
         ("distinct", "dt", 11, "DISTINCT: 2,750,009 rows"),
     ],
 )
-def test_own_accounting_is_within_a_fifth_of_what_the_system_says(name: str, mode: str, steps: int, filled: str) -> None:
+def test_own_accounting_is_within_a_fifth_of_what_the_system_says(
+    name: str, mode: str, steps: int, filled: str
+) -> None:
     told = held_by(name, mode, steps)
     assert told["real"] > 350_000_000
     assert told["own"] == pytest.approx(told["real"], rel=0.2)
@@ -79,7 +84,8 @@ def test_what_is_not_state_costs_nothing() -> None:
 def test_operators_name_their_queries_and_what_fills_them() -> None:
     kernel = kernel_of(
         "CREATE QUERY a AS SELECT k, SUM(v) AS total FROM s [RANGE 1 HOUR] GROUP BY k;"
-        "CREATE QUERY b AS SELECT total FROM (SELECT k, SUM(v) AS total FROM s [RANGE 1 HOUR] GROUP BY k) AS t WHERE total > 3;"
+        "CREATE QUERY b AS SELECT total FROM (SELECT k, SUM(v) AS total FROM s [RANGE 1 HOUR] GROUP BY k) AS t WHERE "
+        "total > 3;"
     )
     kernel.step(rows(1000), lambda *_: None)
     found = {held.label: held for held in kernel.memory()}

@@ -6,15 +6,21 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kigen.lifetimes.alive import Alive, chunk_of
 from kigen.lifetimes.blocks import FOREVER, NO_HOLDER, Block, Fills, empty_columns
+from kigen.lifetimes.live_tuples import Alive, chunk_of
 
 BIRTHS = st.lists(st.tuples(st.integers(0, 60), st.booleans()), max_size=12)
 
 
 def block(births: list[tuple[int, int, int]], fills: list[tuple[int, int]]) -> Block:
     start, end, holder = (np.array([b[k] for b in births], dtype=np.int64) for k in range(3))
-    return Block(empty_columns(()), start, end, holder, Fills(*(np.array([f[k] for f in fills], dtype=np.int64) for k in range(2))))
+    return Block(
+        empty_columns(()),
+        start,
+        end,
+        holder,
+        Fills(*(np.array([f[k] for f in fills], dtype=np.int64) for k in range(2))),
+    )
 
 
 @settings(max_examples=200, deadline=None)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kigen.lifetimes.envelope import NOTHING, greatest
+from kigen.lifetimes.aggregates.range_max import NOTHING, greatest
 
 INTERVAL = st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(0, 9))
 

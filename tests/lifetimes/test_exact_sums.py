@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kigen.lifetimes.exact_sums import limbs_of_doubles, limbs_of_integers, to_doubles, to_integers
+from kigen.lifetimes.aggregates.exact_sums import limbs_of_doubles, limbs_of_integers, to_doubles, to_integers
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300)
 
@@ -53,5 +53,12 @@ def test_sums_are_the_nearest_doubles() -> None:
         values = rng.standard_normal(8) * 10.0 ** rng.integers(-9, 9, 8)
         assert total(values.tolist(), [1] * 8) == math.fsum(values.tolist())
     tiny = 5e-324
-    for values in ([1.0, 2**-53], [1.0, 2**-53, tiny], [1.0 + 2**-52, 2**-53], [tiny, tiny], [-1.0, -(2**-53), -tiny], [1e308, 7e307]):
+    for values in (
+        [1.0, 2**-53],
+        [1.0, 2**-53, tiny],
+        [1.0 + 2**-52, 2**-53],
+        [tiny, tiny],
+        [-1.0, -(2**-53), -tiny],
+        [1e308, 7e307],
+    ):
         assert total(values, [1] * len(values)) == math.fsum(values)

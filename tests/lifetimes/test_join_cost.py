@@ -8,18 +8,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kigen.lifetimes.alive import Chunk
 from kigen.lifetimes.blocks import FOREVER, NO_HOLDER, Fills, Ints
-from kigen.lifetimes.greatest_tree import GreatestTree
-from kigen.lifetimes.join_stretches import Keyed, find
-from kigen.lifetimes.sides import Comparing, Side
-from kigen.lifetimes.time_cuts import even_cuts
+from kigen.lifetimes.joins.greatest_tree import GreatestTree
+from kigen.lifetimes.joins.join_side import Comparing, Side
+from kigen.lifetimes.joins.stretches import Keyed, find
+from kigen.lifetimes.live_tuples import Chunk
+from kigen.lifetimes.sweeps.time_cuts import even_cuts
 from kigen.plan.types import Column, Type
 
 SCHEMA = (Column("n", Type.BIGINT), Column("v", Type.DOUBLE))
 
 
-def keyed(key: list[int], start: list[int], end: list[int], value: list[float | None], holder: list[int] | None = None) -> Keyed:
+def keyed(
+    key: list[int], start: list[int], end: list[int], value: list[float | None], holder: list[int] | None = None
+) -> Keyed:
     columns = pa.record_batch({"c0": pa.array(range(len(key)), pa.int64()), "c1": pa.array(value, pa.float64())})
     holders = np.full(len(key), NO_HOLDER) if holder is None else np.array(holder, dtype=np.int64)
     chunk = Chunk(columns, np.array(start, dtype=np.int64), np.array(end, dtype=np.int64), holders)
@@ -63,7 +65,9 @@ def _compare(kept: float | None, op: str, probing: float | None) -> bool:
 def found_pairs(side: Side, probes: Keyed) -> list[tuple[int, int]]:
     pairs: list[tuple[int, int]] = []
     for matches in side.matches(find(side, probes)):
-        pairs += zip(matches.left.columns.column(0).to_pylist(), matches.right.columns.column(0).to_pylist(), strict=True)
+        pairs += zip(
+            matches.left.columns.column(0).to_pylist(), matches.right.columns.column(0).to_pylist(), strict=True
+        )
     return pairs
 
 

@@ -1,4 +1,5 @@
-"""A join looks at few pairs more than it gives, hands on no large block but for the pairs of one instant, and text fits its offsets."""
+"""A join looks at few pairs more than it gives, hands on no large block but for the pairs of one instant, and text fits
+its offsets."""
 
 from __future__ import annotations
 
@@ -10,12 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from kigen_lab.bench.joins.app import kernel_table
 from lifetimes.bids import make_kernel, named, random_bids, windowed
 
-from kigen.bench.joins_app import kernel_table
-from kigen.lifetimes import StreamInput, TaskRuntime, sides
+from kigen.lifetimes import StreamInput, TaskRuntime
 from kigen.lifetimes.blocks import Block
-from kigen.lifetimes.join import DirectJoin, JoinBase, NegativeJoin
+from kigen.lifetimes.joins import join_side
+from kigen.lifetimes.joins.join import DirectJoin, JoinBase, NegativeJoin
 from kigen.plan import bind
 from kigen.plan.tasks import extract_tasks
 
@@ -60,7 +62,9 @@ def run_in_blocks(kernel: TaskRuntime, given: pa.Table, block: int) -> int:
 @pytest.mark.parametrize("mode", ["dt", "nt"])
 @pytest.mark.parametrize("block", [50, 3_000])
 @pytest.mark.parametrize("range_us", [None, 60_000_000])
-def test_versions_meet_few_that_they_do_not_pair_with(watched: Watched, mode: str, block: int, range_us: int | None) -> None:
+def test_versions_meet_few_that_they_do_not_pair_with(
+    watched: Watched, mode: str, block: int, range_us: int | None
+) -> None:
     """Two aggregates by day: each has some thousand versions of two keys."""
     kernel = make_kernel(windowed(named("nested"), range_us), mode)
     formed = run_in_blocks(kernel, kernel_table(random_bids(Random(1), 3_000, 50)), block)
@@ -70,8 +74,10 @@ def test_versions_meet_few_that_they_do_not_pair_with(watched: Watched, mode: st
 
 @pytest.mark.parametrize("most", [50, 200])
 @pytest.mark.parametrize("range_us", [None, 30_000_000])
-def test_blocks_are_small_but_for_one_instant(watched: Watched, most: int, range_us: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sides, "MOST_PAIRS", most)
+def test_blocks_are_small_but_for_one_instant(
+    watched: Watched, most: int, range_us: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(join_side, "MOST_PAIRS", most)
     kernel = make_kernel(windowed(named("ranked"), range_us), "dt")
     run_in_blocks(kernel, kernel_table(random_bids(Random(2), 160)), 160)
     assert watched.rows > 4 * most
@@ -83,11 +89,16 @@ def test_blocks_are_small_but_for_one_instant(watched: Watched, most: int, range
 
 @pytest.mark.parametrize("mode", ["dt", "nt"])
 def test_text_is_handed_on_in_pieces(watched: Watched, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same as with 2^28 and 2^31 bytes: the text of all pairs is eight times as much as one array may hold, a piece's is not."""
-    monkeypatch.setattr(sides, "MOST_BYTES", 1 << 22)
+    """The same as with 2^28 and 2^31 bytes: the text of all pairs is eight times as much as one array may hold, a
+    piece's is not."""
+    monkeypatch.setattr(join_side, "MOST_BYTES", 1 << 22)
     text, rows = "x" * 2_000, 100
-    declared = "".join(f"CREATE STREAM {s} (k BIGINT, t STRING, ts TIMESTAMP) TIMESTAMP BY ts FROM csv (path = 'x');" for s in "ab")
-    app = bind(declared + "CREATE QUERY q AS SELECT a.t AS at, b.t AS bt FROM a [UNBOUNDED], b [UNBOUNDED] WHERE a.k = b.k;")
+    declared = "".join(
+        f"CREATE STREAM {s} (k BIGINT, t STRING, ts TIMESTAMP) TIMESTAMP BY ts FROM csv (path = 'x');" for s in "ab"
+    )
+    app = bind(
+        declared + "CREATE QUERY q AS SELECT a.t AS at, b.t AS bt FROM a [UNBOUNDED], b [UNBOUNDED] WHERE a.k = b.k;"
+    )
     (task,) = extract_tasks(app)
     kernel = TaskRuntime(task, app, mode)
     inputs = {}

@@ -1,4 +1,5 @@
-"""Joins by computed keys, of nested aggregates, and ranked self-joins: right by DuckDB, however input and steps are cut."""
+"""Joins by computed keys, of nested aggregates, and ranked self-joins: right by DuckDB, however input and steps are
+cut."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from random import Random
 import pytest
 from lifetimes.bids import named, random_bids, random_side, run_bids, sorted_lines, windowed, wrong
 
-from kigen.lifetimes import join_stretches, piece, sides
+from kigen.lifetimes.joins import join_side, piece, stretches
 
 MODES = ("dt", "nt")
 NAMES = ("computed", "nested", "ranked")
@@ -30,16 +31,18 @@ def test_right_in_any_blocks(seed: int, name: str, mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("seed", range(2))
-def test_stretches_give_the_same_lines(seed: int, name: str, mode: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stretches_give_the_same_lines(
+    seed: int, name: str, mode: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = Random(f"{seed} {name} {mode} {most}")
     range_us = rng.choice((None, 15_000_000))
     query = windowed(named(name), range_us)
     bids, side = random_bids(rng, 30 if most == 1 else 60), random_side(rng, 3) if name == "computed" else None
     whole = run_bids(query, mode, bids, side)
-    monkeypatch.setattr(sides, "MOST_PAIRS", most)
+    monkeypatch.setattr(join_side, "MOST_PAIRS", most)
     if rng.random() < 0.5:  # even few candidates are searched, and estimates may be small
         monkeypatch.setattr(piece, "_FEW", 0)
-        monkeypatch.setattr(join_stretches, "_FEWEST", 1)
+        monkeypatch.setattr(stretches, "_FEWEST", 1)
     for cut in (run_bids(query, mode, bids, side), run_bids(query, mode, bids, side, rng)):
         assert wrong(query, cut, bids, side, rng, range_us) == []
         assert sorted_lines(cut) == sorted_lines(whole)

@@ -11,11 +11,14 @@ import pyarrow as pa
 import pytest
 from oracle.drive import judged
 
-from kigen.lifetimes import join, keys, pairing, row_keys, sliced_join, streams
+from kigen.lifetimes import relation_to_stream
 from kigen.lifetimes.blocks import Ints
-from kigen.lifetimes.keys import Groups
-from kigen.lifetimes.row_keys import null_key
-from kigen.lifetimes.slots import Slots
+from kigen.lifetimes.joins import join, pairing, sliced_join
+from kigen.lifetimes.keys import groups as grouping
+from kigen.lifetimes.keys import row_keys
+from kigen.lifetimes.keys.groups import Groups
+from kigen.lifetimes.keys.key_table import Slots
+from kigen.lifetimes.keys.row_keys import null_key
 from kigen.plan.types import Column, Type
 
 _real = row_keys.row_keys
@@ -32,7 +35,7 @@ def coarse(columns: pa.RecordBatch, rows: int, chosen: Sequence[int], secret: in
 
 @pytest.mark.parametrize("seed", range(9_000, 9_040))
 def test_keys_that_many_rows_share_change_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (join, keys, pairing, sliced_join, streams):
+    for module in (join, grouping, pairing, sliced_join, relation_to_stream):
         monkeypatch.setattr(module, "row_keys", coarse)
     assert judged(seed) == ""
 
@@ -63,7 +66,7 @@ def test_two_columns_that_were_one_group() -> None:
 
 
 def test_rows_of_one_key_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys, "row_keys", lambda columns, rows, chosen, secret=0: np.zeros(rows, dtype=np.int64))
+    monkeypatch.setattr(grouping, "row_keys", lambda columns, rows, chosen, secret=0: np.zeros(rows, dtype=np.int64))
     schema = (Column("a", Type.STRING), Column("b", Type.DOUBLE))
     groups = Groups(schema)
     texts, numbers = ["x", None, "x", "y", "x", None], [1.0, 2.0, math.nan, None, math.nan, 2.0]
@@ -88,7 +91,8 @@ def test_times_beyond_what_python_has() -> None:
 
 
 def test_crafted_keys_do_not_crowd() -> None:
-    """8,000 keys that all lay in one cell of a table whose layout is known; the number of cells visited is counted, not the time."""
+    """8,000 keys that all lay in one cell of a table whose layout is known; the number of cells visited is counted, not
+    the time."""
     inverse = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
     crafted = np.array([(i * inverse) & ((1 << 64) - 1) for i in range(8_000)], dtype=np.uint64).view(np.int64)
     plain, secret = Slots(), Slots(0x1234567890ABCDEF)

@@ -23,11 +23,15 @@ def stream(*tuples: tuple[int, int | None, str | None], name: str = "s") -> Stre
     return Stream(name, COLS, 0, tuple((t * S, k, v) for t, k, v in tuples))
 
 
-def windowed(kind: str, size: int = 0, slide: int | None = None, partition: tuple[int, ...] = (), source: str = "s") -> Windowed:
+def windowed(
+    kind: str, size: int = 0, slide: int | None = None, partition: tuple[int, ...] = (), source: str = "s"
+) -> Windowed:
     return Windowed(source, Window(kind, kind, size, slide, partition), None, COLS)
 
 
-def lives(kind: str, tuples: list[tuple[int, str | None]], size: int = 0, slide: int | None = None, by: bool = False) -> list[Interval]:
+def lives(
+    kind: str, tuples: list[tuple[int, str | None]], size: int = 0, slide: int | None = None, by: bool = False
+) -> list[Interval]:
     return lifetimes(Window(kind, kind, size, slide, (0,) if by else ()), [(t, (v,)) for t, v in tuples])
 
 
@@ -67,7 +71,11 @@ def test_slide_before_the_epoch() -> None:
 
 def test_rows_die_by_the_nth_later_tuple_and_ties_leave_ghosts() -> None:
     # ROWS 2:  a(0) b(1) c(1) d(1): a dies at 1; b dies with d at 1 = a ghost
-    assert lives("ROWS", [(0, "a"), (1, "b"), (1, "c"), (1, "d")], 2) == [(("a",), 0, 1), (("c",), 1, None), (("d",), 1, None)]
+    assert lives("ROWS", [(0, "a"), (1, "b"), (1, "c"), (1, "d")], 2) == [
+        (("a",), 0, 1),
+        (("c",), 1, None),
+        (("d",), 1, None),
+    ]
 
 
 def test_partition_counts_null_as_a_value() -> None:
@@ -93,8 +101,8 @@ def test_ties_are_ordered_by_columns_with_nulls_first() -> None:
 
 
 def test_average_of_a_range_changes_at_births_and_deaths() -> None:
-    # k=2 |=========)          0..2      AVG  0:2.0  1:3.0  2:4.0 (the first is gone)  3: nothing left, but a row once all is empty? no
-    # k=4      |=========)     1..3
+    # k=2 |=========)          0..2      AVG  0:2.0  1:3.0  2:4.0 (the first is gone)  3: nothing left, but a row once
+    # all is empty? no k=4      |=========)     1..3
     average = joined("DOUBLE", Agg("AVG", column(1), "DOUBLE"))
     body = Select(((average, "mean"),), (windowed("RANGE", 2 * S),), aggregated=True)
     app = App(0, (stream((0, 2, "a"), (1, 4, "a"), (9, None, "b")),), (query(body, (Col("mean", "DOUBLE"),)),))
@@ -125,7 +133,9 @@ def except_all() -> App:
     # s[RANGE 10]  a a          EXCEPT ALL r[NOW]: at 1 one of the two is taken away for a microsecond
     sides = [Select(((column(2), None),), (w,)) for w in (windowed("RANGE", 10 * S), windowed("NOW", source="r"))]
     body = SetOp("EXCEPT ALL", sides[0], sides[1], (COLS[2],))
-    return App(0, (stream((0, 1, "a"), (0, 2, "a")), stream((1, 1, "a"), (2, 1, "b"), name="r")), (query(body, (COLS[2],)),))
+    return App(
+        0, (stream((0, 1, "a"), (0, 2, "a")), stream((1, 1, "a"), (2, 1, "b"), name="r")), (query(body, (COLS[2],)),)
+    )
 
 
 def test_except_all_counts() -> None:

@@ -15,10 +15,10 @@ import pytest
 from oracle.drive import judged_family
 
 from kigen.lifetimes import StreamInput, TaskRuntime, runtime
-from kigen.lifetimes.open_pairs import numbered
-from kigen.lifetimes.shared_join import SharedJoinOperator
+from kigen.lifetimes.joins.open_pairs import numbered
+from kigen.lifetimes.joins.shared_join import SharedJoinOperator
 from kigen.plan import bind
-from kigen.plan.nodes import App
+from kigen.plan.logical import App
 from kigen.plan.tasks import extract_tasks
 
 
@@ -34,8 +34,13 @@ def test_pieces_change_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def app_of(*windows: str) -> App:
-    streams = "".join(f"CREATE STREAM {s} (k BIGINT, ts TIMESTAMP) TIMESTAMP BY ts FROM csv (path = 'x');" for s in "ab")
-    queries = [f"CREATE QUERY q{i} AS SELECT a.ts AS x, b.ts AS y FROM a {w}, b {w} WHERE a.k = b.k;" for i, w in enumerate(windows)]
+    streams = "".join(
+        f"CREATE STREAM {s} (k BIGINT, ts TIMESTAMP) TIMESTAMP BY ts FROM csv (path = 'x');" for s in "ab"
+    )
+    queries = [
+        f"CREATE QUERY q{i} AS SELECT a.ts AS x, b.ts AS y FROM a {w}, b {w} WHERE a.k = b.k;"
+        for i, w in enumerate(windows)
+    ]
     return bind("".join([streams, *queries]))
 
 
@@ -47,7 +52,9 @@ def kernel_of(app: App, mode: str) -> TaskRuntime:
 def given(times: list[int], ended: bool = True) -> StreamInput:
     ts = pa.array(times, pa.int64())
     return StreamInput(
-        [pa.table({"c0": pa.array([1] * len(times), pa.int64()), "c1": ts.cast(pa.timestamp("us")), "_ts": ts})], None, ended
+        [pa.table({"c0": pa.array([1] * len(times), pa.int64()), "c1": ts.cast(pa.timestamp("us")), "_ts": ts})],
+        None,
+        ended,
     )
 
 

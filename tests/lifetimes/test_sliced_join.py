@@ -1,5 +1,5 @@
-"""Shared joins whose slices run apart: whatever the interleaving, the lines of each query are those of the query alone, over the tuples
-that are there for it.
+"""Shared joins whose slices run apart: whatever the interleaving, the lines of each query are those of the query alone,
+over the tuples that are there for it.
 
     slice 1   |=============>      T1: all that has come
     slice 2   |========>           never ahead of slice 1; x at 3 had no room any more when it came to it:
@@ -19,11 +19,11 @@ from oracle.drive import judged_slices
 
 from kigen.lifetimes import StreamInput, TaskRuntime, runtime
 from kigen.lifetimes.blocks import FOREVER
-from kigen.lifetimes.sliced_join import Spans
-from kigen.lifetimes.sliced_runtime import Move, SlicedRuntime
+from kigen.lifetimes.joins.sliced_join import Spans
+from kigen.lifetimes.joins.sliced_runtime import Move, SlicedRuntime
 from kigen.plan import bind
-from kigen.plan.nodes import App
-from kigen.plan.slices import join_slices, why_whole
+from kigen.plan.logical import App
+from kigen.plan.shared_joins.slices import join_slices, why_whole
 from kigen.plan.tasks import Task, extract_tasks
 
 US = "MICROSECONDS"
@@ -41,7 +41,8 @@ Line = tuple[object, ...]
 
 @dataclass
 class Case:
-    """Windows, queries and two streams (or one, joined with itself), drawn from a seed. Times come in any distance, often equal."""
+    """Windows, queries and two streams (or one, joined with itself), drawn from a seed. Times come in any distance,
+    often equal."""
 
     seed: int
 
@@ -52,17 +53,22 @@ class Case:
         rights = sizes if rng.random() < 0.6 else sorted(rng.choices(range(1, 40), k=len(sizes)))
         count, gap = rng.randint(5, 40), rng.choice((0, 1, 3))
         self.rows = {s: sorted(rng.randrange(count * gap + 4) for _ in range(count)) for s in self.streams}
-        self.values = {s: [(rng.randrange(rng.choice((1, 4, 9))), rng.randrange(9)) for _ in range(count)] for s in self.streams}
+        self.values = {
+            s: [(rng.randrange(rng.choice((1, 4, 9))), rng.randrange(9)) for _ in range(count)] for s in self.streams
+        }
         self.shapes = [rng.choice(SHAPES) for _ in sizes]
         declared = "".join(
-            f"CREATE STREAM {s} (k BIGINT, v BIGINT, ts TIMESTAMP) TIMESTAMP BY ts FROM csv (path = 'x');" for s in self.streams
+            f"CREATE STREAM {s} (k BIGINT, v BIGINT, ts TIMESTAMP) TIMESTAMP BY ts FROM csv (path = 'x');"
+            for s in self.streams
         )
         second = self.streams[-1]
         froms = [
             f"a [RANGE {left} {US}] AS a, {second} [RANGE {right} {US}] AS b WHERE a.k = b.k"
             for left, right in zip(sizes, rights, strict=True)
         ]
-        queries = [f"CREATE QUERY q{i} AS {s.format(f)};" for i, (s, f) in enumerate(zip(self.shapes, froms, strict=True))]
+        queries = [
+            f"CREATE QUERY q{i} AS {s.format(f)};" for i, (s, f) in enumerate(zip(self.shapes, froms, strict=True))
+        ]
         self.app = bind(declared + "".join(queries))
         self.mode = rng.choice(("dt", "nt"))
 
@@ -83,7 +89,8 @@ def lines(outputs: dict[str, list[Line]], found: dict[str, pa.Table]) -> None:
 
 
 def alone(case: Case, name: str, absent: dict[str, set[int]]) -> list[Line]:
-    """The query by itself, at once, over the streams without what is absent. Where time ends does not depend on that."""
+    """The query by itself, at once, over the streams without what is absent. Where time ends does not depend on
+    that."""
     app: App = replace(case.app, sharing=False, queries=tuple(q for q in case.app.queries if q.name == name))
     (task,) = extract_tasks(app)
     kernel, outputs = TaskRuntime(task, app, case.mode), dict[str, list[Line]]()
@@ -93,7 +100,8 @@ def alone(case: Case, name: str, absent: dict[str, set[int]]) -> list[Line]:
 
 
 def absences(case: Case, rng: Random, slices: int) -> dict[str, list[tuple[int, int, int]]]:
-    """Of each stream, spans of time (never of its last instant) and the first slice that passes over what was born then."""
+    """Of each stream, spans of time (never of its last instant) and the first slice that passes over what was born
+    then."""
     found: dict[str, list[tuple[int, int, int]]] = {}
     for stream, times in case.rows.items():
         at = times[0]
@@ -148,7 +156,12 @@ def judge(seed: int, evicting: bool) -> bool:
     found = sliced(case, task, rng, absent)
     for place, names in enumerate(joined.queries):
         gone = {
-            stream: {i for i, at in enumerate(case.rows[stream]) for first, last, since in spans if first <= at <= last and since <= place}
+            stream: {
+                i
+                for i, at in enumerate(case.rows[stream])
+                for first, last, since in spans
+                if first <= at <= last and since <= place
+            }
             for stream, spans in absent.items()
         }
         for name in names:
@@ -192,7 +205,10 @@ def test_a_tuple_that_is_not_there_is_in_no_window_beside_the_join() -> None:
     a: 0        b: 20
     q0 [0,5) and [20,25)      q1 only [20,29)
     """
-    streams = "".join(f"CREATE STREAM {s} (k BIGINT, v BIGINT) FROM synthetic (rate = 1, k = 'sequence', v = 'sequence');" for s in "ab")
+    streams = "".join(
+        f"CREATE STREAM {s} (k BIGINT, v BIGINT) FROM synthetic (rate = 1, k = 'sequence', v = 'sequence');"
+        for s in "ab"
+    )
     counts = [
         f"CREATE QUERY q{i} AS SELECT COUNT(*) AS n FROM a [RANGE {w} {US}], b [RANGE {w} {US}] WHERE a.k = b.k;"
         for i, w in enumerate((5, 9))
@@ -204,5 +220,8 @@ def test_a_tuple_that_is_not_there_is_in_no_window_beside_the_join() -> None:
     two = one.set_column(2, "_ts", pa.array([20]))
     lines(outputs, kernel.step({"a": StreamInput([one], 10), "b": StreamInput([], 10)}, None, [None]).outputs)
     end = StreamInput([], None, True)
-    lines(outputs, kernel.step({"a": end, "b": StreamInput([two], None, True)}, None, [Move(FOREVER, 0, {"a": (0, 0)})]).outputs)
+    lines(
+        outputs,
+        kernel.step({"a": end, "b": StreamInput([two], None, True)}, None, [Move(FOREVER, 0, {"a": (0, 0)})]).outputs,
+    )
     assert outputs == {"q0": [(0, 0, 5), (0, 20, None)], "q1": [(0, 20, None)]}

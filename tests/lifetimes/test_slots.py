@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kigen.lifetimes.slots import Slots
+from kigen.lifetimes.keys.key_table import Slots
 
 BATCH = st.tuples(st.booleans(), st.lists(st.integers(-20, 20), max_size=30))
 

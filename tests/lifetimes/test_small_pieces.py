@@ -1,20 +1,21 @@
-"""Steps that make many pairs are run in stretches of time; here very few pairs are many, so that small random apps meet them too."""
+"""Steps that make many pairs are run in stretches of time; here very few pairs are many, so that small random apps meet
+them too."""
 
 from __future__ import annotations
 
 import pytest
 from oracle.drive import judged
 
-from kigen.lifetimes import join, join_stretches, piece, sides
+from kigen.lifetimes.joins import join, join_side, piece, stretches
 
 
 @pytest.fixture(autouse=True)
 def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sides, "MOST_PAIRS", 2)
-    monkeypatch.setattr(sides, "FEW_PAIRS", 0)
+    monkeypatch.setattr(join_side, "MOST_PAIRS", 2)
+    monkeypatch.setattr(join_side, "FEW_PAIRS", 0)
     monkeypatch.setattr(join, "FEW_PAIRS", 0)
     monkeypatch.setattr(piece, "_FEW", 0)
-    monkeypatch.setattr(join_stretches, "_FEWEST", 1)
+    monkeypatch.setattr(stretches, "_FEWEST", 1)
 
 
 @pytest.mark.parametrize("seed", range(7_000, 7_060))

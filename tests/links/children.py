@@ -1,4 +1,5 @@
-"""Processes to be killed: `python children.py appender|server|writer ...`. Tuples carry their own sequence number as id."""
+"""Processes to be killed: `python children.py appender|server|writer ...`. Tuples carry their own sequence number as
+id."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ if __name__ == "__main__":
 import pyarrow as pa
 from links.reference import SCHEMA, SECURITY, batch
 
-from kigen.links import Link, LinkServer, LinkWriter, Queue, QueueSettings
+from kigen.links import Link, LinkServer, LinkWriter
+from kigen.queue import Queue, QueueSettings
 
 WIDE = pa.schema([("id", pa.int64()), ("filling", pa.binary(1000))])
 

@@ -1,4 +1,5 @@
-"""A link that can be cut: a TCP proxy on loopback. `silent`: what is sent is swallowed, as by a network that drops everything."""
+"""A link that can be cut: a TCP proxy on loopback. `silent`: what is sent is swallowed, as by a network that drops
+everything."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Blocks and requests as a hostile neighbour sends them: `python hostile.py records|requests SEED COUNT` in a process that may die of them.
+"""Blocks and requests as a hostile neighbour sends them: `python hostile.py records|requests SEED COUNT` in a process
+that may die of them.
 
-A mutated record whose checksums are right again reaches everything behind them. One that is a block of the right columns after all may be
-stored (other numbers are no crime); it must then be readable to the last letter.
+A mutated record whose checksums are right again reaches everything behind them. One that is a block of the right
+columns after all may be stored (other numbers are no crime); it must then be readable to the last letter.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ if __name__ == "__main__":
 
 import pyarrow as pa
 
-from kigen.links import LinkError, LinkServer, Queue, QueueSettings
-from kigen.links.counters import Tally
-from kigen.links.payload import CODECS, Encoded, encode
-from kigen.links.protocol import ACTIONS, APPEND, READ, parse
-from kigen.links.record import SIZE, TUPLES, Record, checksum
-from kigen.links.serving import give, take
+from kigen.links import LinkServer
+from kigen.links.flight.calls import give, take
+from kigen.links.flight.counters import Tally
+from kigen.links.flight.protocol import ACTIONS, APPEND, READ, parse
+from kigen.queue import LinkError, Queue, QueueSettings
+from kigen.queue.payload import CODECS, Encoded, encode
+from kigen.queue.record import SIZE, TUPLES, Record, checksum
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string()), ("flag", pa.bool_()), ("ts", pa.timestamp("us"))])
 _HEAD = struct.Struct("<4sBBBBqqiiqqqI")
@@ -56,7 +58,9 @@ def rows(count: int) -> pa.RecordBatch:
         [i % 2 == 0 for i in range(count)],
         list(range(count)),
     ]
-    return pa.RecordBatch.from_arrays([pa.array(v, f.type) for v, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(v, f.type) for v, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+    )
 
 
 def poisoned(count: int = 50) -> Encoded:
@@ -133,7 +137,9 @@ def records(seed: int, count: int) -> dict[str, int]:
             told["stored"] += 1
             got = queue.read(0)
             batch = got.batch()
-            batch.set_column(3, "ts", batch.column(3).view(pa.int64())).to_pylist()  # Python's own times end with the year 9999
+            batch.set_column(
+                3, "ts", batch.column(3).view(pa.int64())
+            ).to_pylist()  # Python's own times end with the year 9999
             list(got.packed(CODECS["zlib"]))
     return told
 
@@ -156,7 +162,9 @@ def requests(seed: int, count: int) -> dict[str, int]:
         for _ in range(count):
             kind = rng.choice([*ACTIONS, "read", "append"])
             spec = READ if kind == "read" else APPEND if kind == "append" else ACTIONS[kind]
-            fields = {name: rng.choice(VALUES) if rng.random() < 0.5 else _usual(name) for name in spec if rng.random() < 0.9}
+            fields = {
+                name: rng.choice(VALUES) if rng.random() < 0.5 else _usual(name) for name in spec if rng.random() < 0.9
+            }
             body = json.dumps(fields).encode()
             if rng.random() < 0.3 and body:
                 body = mutated(body, rng)
@@ -184,7 +192,16 @@ def requests(seed: int, count: int) -> dict[str, int]:
 
 
 def _usual(name: str) -> Any:
-    usual = {"stream": "s", "counts": "tuples", "compress": "none", "readers": [], "pieces": [], "version": 1, "call": "c", "note": ""}
+    usual = {
+        "stream": "s",
+        "counts": "tuples",
+        "compress": "none",
+        "readers": [],
+        "pieces": [],
+        "version": 1,
+        "call": "c",
+        "note": "",
+    }
     text = {"producer": "p", "reader": "r", "name": "r"}
     return usual.get(name, text.get(name, False if name in ("skip_trimmed", "may_be_ahead") else 1))
 

@@ -1,4 +1,5 @@
-"""A queue as one would write it on a napkin: a list of tuples, a dictionary of acks. Slow, obvious, and the judge of the real one."""
+"""A queue as one would write it on a napkin: a list of tuples, a dictionary of acks. Slow, obvious, and the judge of
+the real one."""
 
 from __future__ import annotations
 
@@ -6,14 +7,17 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from kigen.links import NO_PROGRESS, Security
+from kigen.links import Security
+from kigen.queue import NO_PROGRESS
 
 SECURITY = Security(token="the secret of these tests")
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 
 
 def batch(ids: list[int]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array(ids, pa.int64()), pa.array([f"t{i}" * (i % 5) for i in ids], pa.string())], schema=SCHEMA)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(ids, pa.int64()), pa.array([f"t{i}" * (i % 5) for i in ids], pa.string())], schema=SCHEMA
+    )
 
 
 def ids(batches: list[pa.RecordBatch]) -> list[int]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kigen_lab.bench.links.benchmark import DURABILITY, LinksSettings, cells, run_links_bench, turns
+from kigen_lab.bench.links.table import links_tables
 from rich.console import Console
-
-from kigen.bench.links import DURABILITY, LinksSettings, cells, run_links_bench, turns
-from kigen.bench.links_table import links_tables
 
 
 def test_small(tmp_path: Path) -> None:

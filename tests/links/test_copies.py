@@ -14,24 +14,9 @@ import pyarrow as pa
 import pytest
 from links.reference import SECURITY
 
-from kigen.links import (
-    ENDED,
-    BadRequest,
-    Copies,
-    Link,
-    LinkRefused,
-    LinkServer,
-    Patience,
-    Queue,
-    QueueSettings,
-    Security,
-    UnknownCopy,
-    fetch,
-    intact,
-    link_tree,
-    told_of,
-)
-from kigen.links.fetching import LIST, checked
+from kigen.links import Copies, Link, LinkServer, Patience, Security, fetch, intact, link_tree, told_of
+from kigen.links.copies.fetched import LIST, checked
+from kigen.queue import ENDED, BadRequest, LinkRefused, Queue, QueueSettings, UnknownCopy
 
 SCHEMA = pa.schema([("n", pa.int64())])
 
@@ -46,7 +31,11 @@ def a_queue(folder: Path, name: str = "q", segment_bytes: int = 4096) -> Queue:
 
 def content(queue: Queue) -> list[int]:
     status = queue.status()
-    return [n for b in queue.read(status["start"]).batches() for n in b.column("n").to_pylist()] if status["kept_tuples"] else []
+    return (
+        [n for b in queue.read(status["start"]).batches() for n in b.column("n").to_pylist()]
+        if status["kept_tuples"]
+        else []
+    )
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -85,7 +74,8 @@ def test_a_saved_queue_opens_as_the_queue_was(seed: int, tmp_path: Path) -> None
 
 
 class Writer:
-    """Works as a node does: a batch is planned, its state and results are written, its end is put on record; then comes the next."""
+    """Works as a node does: a batch is planned, its state and results are written, its end is put on record; then comes
+    the next."""
 
     def __init__(self, folder: Path, copies: Copies, rng: Random) -> None:
         self._files, self._copies, self._rng = folder / "checkpoint", copies, rng
@@ -149,8 +139,12 @@ class Desk:
 
 
 def check(copy: Path) -> int:
-    """As after a kill: the last batch on record has its plan, its state and its results; nothing later has more than a plan."""
-    at = {name: sorted(int(p.name) for p in (copy / "checkpoint" / name).iterdir()) for name in ("offsets", "commits", "state", "sink")}
+    """As after a kill: the last batch on record has its plan, its state and its results; nothing later has more than a
+    plan."""
+    at = {
+        name: sorted(int(p.name) for p in (copy / "checkpoint" / name).iterdir())
+        for name in ("offsets", "commits", "state", "sink")
+    }
     last = at["sink"][-1]
     assert at["commits"][-1:] in ([last - 1], [last], []), at
     assert last in at["offsets"]
@@ -280,14 +274,18 @@ def test_a_file_that_was_damaged_on_the_way_makes_no_copy(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "path", ["../x", "/etc/x", "a/../../x", "a//x", "a/./x", "x", "", "a\\..\\x", "a/x\0", "..", "a/.."], ids=lambda path: repr(path)
+    "path",
+    ["../x", "/etc/x", "a/../../x", "a//x", "a/./x", "x", "", "a\\..\\x", "a/x\0", "..", "a/.."],
+    ids=lambda path: repr(path),
 )
 def test_no_file_leaves_the_folder(path: str) -> None:
     with pytest.raises(BadRequest):
         checked([[path, 1, "m"]])
 
 
-@pytest.mark.parametrize("files", [None, {}, [1], [["a/b", -1, "m"]], [["a/b", "1", "m"]], [["a/b", 1]], [["a/b", True, "m"]]])
+@pytest.mark.parametrize(
+    "files", [None, {}, [1], [["a/b", -1, "m"]], [["a/b", "1", "m"]], [["a/b", 1]], [["a/b", True, "m"]]]
+)
 def test_a_list_that_is_none(files: Any) -> None:
     with pytest.raises(BadRequest):
         checked(files)
@@ -295,7 +293,18 @@ def test_a_list_that_is_none(files: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "pieces", [[[0, 0, 99]], [[9, 0, 1]], [[-1, 0, 1]], [[0, 3, 1]], [[0, -1, 1]], ["x"], [[0, 0]], [[0, 0, True]], [[0, 0.5, 1]]]
+    "pieces",
+    [
+        [[0, 0, 99]],
+        [[9, 0, 1]],
+        [[-1, 0, 1]],
+        [[0, 3, 1]],
+        [[0, -1, 1]],
+        ["x"],
+        [[0, 0]],
+        [[0, 0, True]],
+        [[0, 0.5, 1]],
+    ],
 )
 def test_pieces_lie_within_listed_files(pieces: Any, tmp_path: Path) -> None:
     copies, own = served(tmp_path, {"a/x": b"12345"})

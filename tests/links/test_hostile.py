@@ -1,4 +1,5 @@
-"""Bytes from a stranger: a poisoned block is stored nowhere and kills nobody; ten thousand mutated records and requests do no harm."""
+"""Bytes from a stranger: a poisoned block is stored nowhere and kills nobody; ten thousand mutated records and requests
+do no harm."""
 
 from __future__ import annotations
 
@@ -12,23 +13,31 @@ import pyarrow.flight as fl
 import pytest
 from links.hostile import SCHEMA, message, poisoned, rows
 
-from kigen.links import BadRequest, Link, LinkServer, Patience, Queue
-from kigen.links.layout import check_layout, layout_of
-from kigen.links.payload import CODECS, encode, encode_all
-from kigen.links.protocol import READ, parse, request
-from kigen.links.server import EMPTY_SCHEMA
+from kigen.links import Link, LinkServer, Patience
+from kigen.links.flight.protocol import READ, parse, request
+from kigen.links.flight.server import EMPTY_SCHEMA
+from kigen.queue import BadRequest, Queue
+from kigen.queue.block_layout import check_layout, layout_of
+from kigen.queue.payload import CODECS, encode, encode_all
 
 HOSTILE = Path(__file__).with_name("hostile.py")
 PATIENCE = Patience(patience_s=0.0, call_s=5.0)
 
 
 def test_a_poisoned_block_is_not_stored() -> None:
-    """Its checksums are right, and Arrow's quick validation takes it; reading its texts would follow an offset out of the block."""
-    with Queue("s", SCHEMA) as queue, LinkServer([queue]) as server, Link(str(server.address), server.security, PATIENCE) as link:
+    """Its checksums are right, and Arrow's quick validation takes it; reading its texts would follow an offset out of
+    the block."""
+    with (
+        Queue("s", SCHEMA) as queue,
+        LinkServer([queue]) as server,
+        Link(str(server.address), server.security, PATIENCE) as link,
+    ):
         epoch = link.open_producer("s", "p")["epoch"]
         command = request(stream="s", producer="p", epoch=epoch)
         client = link.connection.client()
-        writer, acks = client.do_put(fl.FlightDescriptor.for_command(command), EMPTY_SCHEMA, link.connection.options(10.0))
+        writer, acks = client.do_put(
+            fl.FlightDescriptor.for_command(command), EMPTY_SCHEMA, link.connection.options(10.0)
+        )
         writer.write_metadata(message(poisoned()))
         writer.done_writing()
         assert acks.read() is None, "no ack"
@@ -39,7 +48,11 @@ def test_a_poisoned_block_is_not_stored() -> None:
 
 def test_a_poisoned_block_that_was_stored_before_is_an_error_and_no_crash() -> None:
     """As an older version has left it: the reader is refused, and lives."""
-    with Queue("s", SCHEMA) as queue, LinkServer([queue]) as server, Link(str(server.address), server.security, PATIENCE) as link:
+    with (
+        Queue("s", SCHEMA) as queue,
+        LinkServer([queue]) as server,
+        Link(str(server.address), server.security, PATIENCE) as link,
+    ):
         queue.open_producer("p", 1)
         queue.append_encoded([poisoned(2000)], 0, producer="p", epoch=1)
         with pytest.raises(BadRequest, match="not of the stream's columns"):
@@ -68,7 +81,7 @@ def test_a_block_must_hold_what_its_head_says() -> None:
 
 
 def test_a_compressed_block_cannot_claim_any_size() -> None:
-    from kigen.links.payload import decode
+    from kigen.queue.payload import decode
 
     packed = encode(rows(400), CODECS["zlib"])
     for claimed in (0, 2**31, 2**32 - 1):
@@ -110,7 +123,11 @@ def test_waits_are_cut() -> None:
 def test_ten_thousand_mutations(what: str, seed: int, count: int) -> None:
     """In a process of their own: one that dies of a record is a failure here, and not the end of all tests."""
     done = subprocess.run(
-        [sys.executable, str(HOSTILE), what, str(seed), str(count)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, str(HOSTILE), what, str(seed), str(count)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, f"ended with {done.returncode}: {done.stderr[-2000:]}"
     told = json.loads(done.stdout)

@@ -1,4 +1,5 @@
-"""Links between processes and threads: what a queue promises holds over the wire, through kills of either side; and who is refused."""
+"""Links between processes and threads: what a queue promises holds over the wire, through kills of either side; and who
+is refused."""
 
 from __future__ import annotations
 
@@ -18,21 +19,16 @@ import pytest
 from links.reference import SCHEMA, SECURITY, batch, ids
 from links.test_recovery import start
 
-from kigen.links import (
-    Acker,
+from kigen.links import Acker, Link, LinkServer, LinkWriter, Patience, Security
+from kigen.queue import (
     BadRequest,
     Fenced,
-    Link,
     LinkDown,
     LinkRefused,
-    LinkServer,
-    LinkWriter,
     OffsetTrimmed,
-    Patience,
     Queue,
     QueueFull,
     QueueSettings,
-    Security,
     SequenceGap,
     UnknownStream,
 )
@@ -128,7 +124,9 @@ def test_long_poll_for_a_batch_and_skip_of_what_was_trimmed(queue: Queue, link: 
     queue.ack("primary", 12, note="results: 40")
     assert link.read("s", 0, wait_s=0.05, min_tuples=25, skip_trimmed=True).count == 0
     found = []
-    waiting = threading.Thread(target=lambda: found.append(link.read("s", 0, wait_s=30, min_tuples=25, skip_trimmed=True, compress="zlib")))
+    waiting = threading.Thread(
+        target=lambda: found.append(link.read("s", 0, wait_s=30, min_tuples=25, skip_trimmed=True, compress="zlib"))
+    )
     waiting.start()
     for i in range(30, 37):
         queue.append(batch([i]))
@@ -275,7 +273,10 @@ def test_other_addresses_need_a_token_and_tls(queue: Queue) -> None:
 
 def certificate(folder: Path) -> Security:
     key, cert = folder / "key.pem", folder / "cert.pem"
-    command = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1"
+    command = (
+        "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext "
+        "subjectAltName=DNS:localhost,IP:127.0.0.1"
+    )
     subprocess.run(["openssl", *command.split(), "-keyout", key, "-out", cert], check=True, capture_output=True)
     (folder / "token").write_text(TOKEN + "\n", encoding="utf-8")
     for secret in (folder / "token", key):

@@ -6,8 +6,9 @@ import inspect
 import re
 from pathlib import Path
 
-from kigen.links import Link, LinkWriter, Queue
-from kigen.links.protocol import ACTIONS, READ
+from kigen.links import Link, LinkWriter
+from kigen.links.flight.protocol import ACTIONS, READ
+from kigen.queue import Queue
 
 PAGE = (Path(__file__).parents[2] / "docs" / "links.md").read_text(encoding="utf-8")
 

@@ -1,4 +1,5 @@
-"""The queue against the napkin: random appends (replayed, cut anew), acks, reads, restarts; then each promise by itself."""
+"""The queue against the napkin: random appends (replayed, cut anew), acks, reads, restarts; then each promise by
+itself."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 from links.reference import SCHEMA, Napkin, batch, ids
 
-from kigen.links import (
+from kigen.queue import (
     ENDED,
     NO_PROGRESS,
     BadRequest,
@@ -41,7 +42,9 @@ def settings(folder: Path | None, rng: random.Random, durable: bool) -> QueueSet
 
 
 @pytest.mark.parametrize("durable", [True, False])
-@pytest.mark.parametrize("seed", [*range(20), 1021, 1030, 1053])  # the last: `start` fell over a restart when an ack had been ahead
+@pytest.mark.parametrize(
+    "seed", [*range(20), 1021, 1030, 1053]
+)  # the last: `start` fell over a restart when an ack had been ahead
 def test_random_operations(seed: int, durable: bool, tmp_path: Path) -> None:
     rng = random.Random(seed)
     napkin = Napkin()
@@ -53,7 +56,9 @@ def test_random_operations(seed: int, durable: bool, tmp_path: Path) -> None:
         napkin.acks[name] = 0
     upcoming = 0  # number of the next new tuple; replays begin before it
     for _ in range(150):
-        what = rng.choice(["append", "append", "replay", "read", "read", "ack", "require", "progress", "reopen", "unit"])
+        what = rng.choice(
+            ["append", "append", "replay", "read", "read", "ack", "require", "progress", "reopen", "unit"]
+        )
         if what in ("append", "replay", "unit"):
             sequence = max(0, upcoming - rng.randrange(20)) if what == "replay" else upcoming
             new = list(range(sequence, sequence + rng.randrange(0, 30)))
@@ -89,7 +94,11 @@ def test_random_operations(seed: int, durable: bool, tmp_path: Path) -> None:
             queue.close()
             queue = Queue("s", SCHEMA, how)
         status = queue.status()
-        assert (status["start"], status["end"], status["progress_us"]) == (napkin.start, len(napkin.tuples), napkin.progress)
+        assert (status["start"], status["end"], status["progress_us"]) == (
+            napkin.start,
+            len(napkin.tuples),
+            napkin.progress,
+        )
     rest = queue.read(napkin.start, 1 << 30, 1 << 30)
     assert ids(rest.batches()) == napkin.tuples[napkin.start :]
     queue.close()
@@ -98,7 +107,7 @@ def test_random_operations(seed: int, durable: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize("compress", ["none", "zlib", "zstd", "lz4"])
 def test_messages_hold_what_was_read(compress: str) -> None:
     """However blocks are joined or cut for sending, offsets and tuples stay, and progress never promises too much."""
-    from kigen.links.payload import CODECS, decode
+    from kigen.queue.payload import CODECS, decode
 
     rng = random.Random(7)
     with Queue("s", SCHEMA, QueueSettings(compress=compress)) as queue:
@@ -114,7 +123,10 @@ def test_messages_hold_what_was_read(compress: str) -> None:
             at = offset
             for record, encoded in reading.packed(CODECS[rng.choice(list(CODECS))]):
                 assert record.first == at
-                assert ids([decode(encoded.data, encoded.codec, SCHEMA, record.count)]) == napkin.tuples[at : at + record.count]
+                assert (
+                    ids([decode(encoded.data, encoded.codec, SCHEMA, record.count)])
+                    == napkin.tuples[at : at + record.count]
+                )
                 at += record.count
                 assert record.progress_us <= napkin.best_progress(at)
             assert at == reading.next

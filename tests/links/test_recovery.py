@@ -1,4 +1,5 @@
-"""After a kill: everything acknowledged is there, in order, once; a torn tail is cut; damage that no kill makes is an error."""
+"""After a kill: everything acknowledged is there, in order, once; a torn tail is cut; damage that no kill makes is an
+error."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ import pytest
 from links.children import WIDE, durable
 from links.reference import SCHEMA, batch, ids
 
-from kigen.links import CorruptLog, Queue, QueueSettings, StorageFailed
+from kigen.queue import CorruptLog, Queue, QueueSettings, StorageFailed
 
 CHILDREN = Path(__file__).with_name("children.py")
 

@@ -1,4 +1,5 @@
-"""A relay: the queue here becomes that of the node before, offset by offset, whatever is down or started again meanwhile."""
+"""A relay: the queue here becomes that of the node before, offset by offset, whatever is down or started again
+meanwhile."""
 
 from __future__ import annotations
 
@@ -12,8 +13,9 @@ import pyarrow as pa
 import pytest
 from links.reference import SCHEMA, SECURITY, batch, ids
 
-from kigen.links import ENDED, LinkError, LinkServer, OffsetTrimmed, Queue, QueueSettings, Relay
-from kigen.links.connection import Connection
+from kigen.links import LinkServer, Relay
+from kigen.links.flight.connection import Connection
+from kigen.queue import ENDED, LinkError, OffsetTrimmed, Queue, QueueSettings
 
 
 def free_address() -> str:
@@ -64,7 +66,8 @@ def test_offsets_progress_and_the_end_pass(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_either_side_goes_and_comes_back(seed: int, tmp_path: Path) -> None:
-    """Units of random length; between them the server is closed for a while, or the relay and its queue are made anew."""
+    """Units of random length; between them the server is closed for a while, or the relay and its queue are made
+    anew."""
     rng = random.Random(seed)
     address = free_address()
     up, down = upstream(tmp_path), downstream(tmp_path)
@@ -95,7 +98,10 @@ def test_either_side_goes_and_comes_back(seed: int, tmp_path: Path) -> None:
             done = down.status()["end"]
             down.ack("last", done)
     up.progress(ENDED)
-    until(lambda: down.status()["progress_us"] == ENDED, f"the end, after {total} tuples, {down.status()['end']} are there")
+    until(
+        lambda: down.status()["progress_us"] == ENDED,
+        f"the end, after {total} tuples, {down.status()['end']} are there",
+    )
     start = down.status()["start"]
     assert ids(list(down.read(start, 1 << 30, 1 << 40).batches())) == list(range(start, total))
     until(lambda: up.status()["kept_tuples"] == 0, "the last ack")

@@ -1,7 +1,7 @@
 """Relays before and behind replicas: two servers of the same rows, whole steps, batches, holes, acks by hand.
 
-Ids are offsets. In these tests a row whose id is 4, 9, 14, ... is a mark: a step is five rows. A hole's row has the id -1 less the number
-of results that are told with it.
+Ids are offsets. In these tests a row whose id is 4, 9, 14, ... is a mark: a step is five rows. A hole's row has the id
+-1 less the number of results that are told with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from links.cuts import Cuttable
 from links.reference import SCHEMA, SECURITY, batch, ids
 from links.test_relay import free_address, until
 
-from kigen.links import ENDED, Following, Link, LinkServer, LinkWriter, Queue, QueueSettings, Relay, Watch
+from kigen.links import Following, Link, LinkServer, LinkWriter, Relay, Watch
+from kigen.queue import ENDED, Queue, QueueSettings
 
 WATCH = Watch(silence_s=0.5, every_s=0.05)
 CHILDREN = Path(__file__).with_name("children.py")
@@ -50,7 +51,8 @@ def content(queue: Queue) -> list[int]:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_two_servers_of_the_same_rows(seed: int, tmp_path: Path) -> None:
-    """Either may be behind, and goes and comes back at random, but never both at once; the rows here are the rows there."""
+    """Either may be behind, and goes and comes back at random, but never both at once; the rows here are the rows
+    there."""
     rng = random.Random(seed)
     addresses = [free_address(), free_address()]
     before = [queue_at(tmp_path / name, ["here"]) for name in "ab"]
@@ -65,7 +67,9 @@ def test_two_servers_of_the_same_rows(seed: int, tmp_path: Path) -> None:
             if count:
                 queue.append(batch(list(range(end, end + count))), end)
         if rng.random() < 0.2:
-            followed = int(relay.address.endswith(addresses[1].rpartition(":")[2]))  # before one is closed: it turns over at once
+            followed = int(
+                relay.address.endswith(addresses[1].rpartition(":")[2])
+            )  # before one is closed: it turns over at once
             for at in (0, 1):
                 server = servers[at]
                 if server is None:
@@ -121,7 +125,8 @@ def served_by_child(folder: Path, address: str) -> Iterator[subprocess.Popen[byt
 
 
 def test_a_server_that_only_sleeps(tmp_path: Path) -> None:
-    """It takes connections (the kernel does) and says nothing: the other is followed, and it again when the other goes."""
+    """It takes connections (the kernel does) and says nothing: the other is followed, and it again when the other
+    goes."""
     addresses = [free_address(), free_address()]
     with (
         served_by_child(tmp_path / "a", addresses[0]) as sleeper,
@@ -196,7 +201,15 @@ def test_acks_by_hand_stand_at_marks(tmp_path: Path) -> None:
     """What is worked off may end within a step, or within what came at once: the last mark up to there is told."""
     with queue_at(tmp_path / "a", ["n", "n.1"], ["n"]) as before, queue_at(tmp_path / "here", ["last"]) as here:
         server = LinkServer([before], security=SECURITY)
-        relay = Relay(here, str(server.address), "n", SECURITY, following=Following("none", 10, True, True), marks=marks, hole=hole)
+        relay = Relay(
+            here,
+            str(server.address),
+            "n",
+            SECURITY,
+            following=Following("none", 10, True, True),
+            marks=marks,
+            hole=hole,
+        )
         relay.lead(True)
         before.append(batch(list(range(40))), 0)
         until(lambda: here.status()["end"] == 40, "the rows")
@@ -221,7 +234,15 @@ def test_the_one_that_leads_is_the_one_whose_acks_count(tmp_path: Path) -> None:
         queue_at(tmp_path / "here", ["last"]) as here,
         LinkServer([before], security=SECURITY) as server,
     ):
-        relay = Relay(here, str(server.address), "n.1", SECURITY, following=Following("none", 10, True, True), marks=marks, hole=hole)
+        relay = Relay(
+            here,
+            str(server.address),
+            "n.1",
+            SECURITY,
+            following=Following("none", 10, True, True),
+            marks=marks,
+            hole=hole,
+        )
         until(lambda: relay.connected, "a connection")
         assert sorted(before.status()["required"]) == ["n", "x"]
         relay.lead(True)
@@ -279,8 +300,9 @@ def test_told_to_lead_at_any_moment(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_holes_where_rows_were_let_go(seed: int, tmp_path: Path) -> None:
-    """A standby that skips, made anew at random. The leader acknowledges at random, with the number of results so far (here: a third of the
-    rows). What comes is what was never let go, in order, nothing twice, and before each gap a row with the number told."""
+    """A standby that skips, made anew at random. The leader acknowledges at random, with the number of results so far
+    (here: a third of the rows). What comes is what was never let go, in order, nothing twice, and before each gap a row
+    with the number told."""
     rng = random.Random(seed)
     size, address = 10, free_address()
     before, here = queue_at(tmp_path / "a", ["n", "n.1"], ["n"]), queue_at(tmp_path / "here", ["last"])
@@ -343,7 +365,14 @@ def test_a_server_that_cannot_say_what_stands_for_a_hole_is_left(tmp_path: Path)
         a.skip(15)
         a.append(batch(list(range(15, 20))), 15)
         relay = Relay(
-            here, [str(first.address), str(second.address)], "n.1", SECURITY, Following("none", None, True, True), marks, hole, WATCH
+            here,
+            [str(first.address), str(second.address)],
+            "n.1",
+            SECURITY,
+            Following("none", None, True, True),
+            marks,
+            hole,
+            WATCH,
         )
         until(lambda: here.status()["end"] == 6, "the rows")
         assert content(here) == [-6, 15, 16, 17, 18, 19]

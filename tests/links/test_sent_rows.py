@@ -1,4 +1,5 @@
-"""Rows for another node: a batch's rows are one unit, known again when it comes twice; each row says when its tuple arrived."""
+"""Rows for another node: a batch's rows are one unit, known again when it comes twice; each row says when its tuple
+arrived."""
 
 from __future__ import annotations
 
@@ -10,12 +11,12 @@ import pytest
 
 from kigen.connectors import Range, Rows
 from kigen.lifetimes.blocks import NO_HOLDER, Block, Fills, StreamBlock
-from kigen.lifetimes.sent import SentRows, is_end, is_mark, last_of_end, queue_schema
-from kigen.links import ENDED, Queue, QueueSettings
+from kigen.lifetimes.exchange.sent import SentRows, is_end, is_mark, last_of_end, queue_schema
 from kigen.plan.binder import bind
-from kigen.plan.nodes import Query
-from kigen.spark.arrived import Arrived
-from kigen.spark.link_sink import LinkSink
+from kigen.plan.logical import Query
+from kigen.queue import ENDED, Queue, QueueSettings
+from kigen.spark.links.link_sink import LinkSink
+from kigen.spark.operator.arrival_times import Arrived
 
 APP = """CREATE STREAM s (a BIGINT) FROM synthetic (rate = 10, a = 'sequence');
 CREATE QUERY relation AS SELECT a FROM s [RANGE 1 SECONDS];

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from links.reference import SCHEMA, batch
 
-from kigen.links import BadRequest, Link, LinkRefused, LinkServer, LinkWriter, Patience, Queue, Security, read_secret, secret_in, tokens
-from kigen.links.protocol import ACTIONS
-from kigen.spark.link_source import Access
+from kigen.links import Link, LinkServer, LinkWriter, Patience, Security, read_secret, secret_in
+from kigen.links.flight import tokens
+from kigen.links.flight.protocol import ACTIONS
+from kigen.queue import BadRequest, LinkRefused, Queue
+from kigen.spark.links.link_source import Access
 
 ONCE = Patience(patience_s=0.0, call_s=5.0)
 
@@ -27,7 +29,10 @@ def server() -> Iterator[LinkServer]:
 
 
 def test_a_server_on_loopback_has_a_token_too(server: LinkServer) -> None:
-    with Link(str(server.address), patience=ONCE) as link, pytest.raises(LinkRefused, match="requires a token: none was given"):
+    with (
+        Link(str(server.address), patience=ONCE) as link,
+        pytest.raises(LinkRefused, match="requires a token: none was given"),
+    ):
         link.streams()
     with (
         Link(str(server.address), Security("another secret of length"), ONCE) as link,

@@ -6,9 +6,11 @@ from itertools import product
 
 import pytest
 
-from kigen.links.whom import Seen, Whom
+from kigen.replicas.server_choice import Seen, Whom
 
-Place = tuple[int, bool, bool]  # the server it follows or is about to; whether it is there already; whether the other has not missed it yet
+Place = tuple[
+    int, bool, bool
+]  # the server it follows or is about to; whether it is there already; whether the other has not missed it yet
 Readers = tuple[Place, ...]
 
 

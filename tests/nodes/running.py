@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kigen.cli.nodes import ask
-from kigen.cli.placement import load_nodes
+from kigen.cli.explain_placement import load_nodes
+from kigen.cli.node_commands import ask
 
 KIGEN = [sys.executable, "-m", "kigen.cli.main"]
 SMALL = {"KIGEN_BATCH_ROWS": "25"}  # so that a csv file takes many batches, and something can happen in between
@@ -34,7 +34,10 @@ def free_ports(count: int) -> list[int]:
 
 def nodes_text(names: str, rest: str) -> str:
     """Nodes a, b, ... at free ports, and the rest of the file as it is."""
-    nodes = [f'[nodes.{name}]\naddress = "127.0.0.1:{port}"\n' for name, port in zip(names, free_ports(len(names)), strict=True)]
+    nodes = [
+        f'[nodes.{name}]\naddress = "127.0.0.1:{port}"\n'
+        for name, port in zip(names, free_ports(len(names)), strict=True)
+    ]
     return "".join(nodes) + rest
 
 
@@ -53,7 +56,11 @@ class Up:
         command = [*KIGEN, "up", str(app), "--nodes", str(self.nodes), *more]
         self._errors = open(app.with_name("up.err"), "w+", encoding="utf-8")  # noqa: SIM115 - closed in __exit__
         self.process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=self._errors, stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})}
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **(env or {})},
         )
 
     def __enter__(self) -> Up:
@@ -81,7 +88,8 @@ class Up:
         return told
 
     def until(self, there: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
-        """What the nodes say when it has come so far: asked as `kigen status` asks, without the start of a process each time."""
+        """What the nodes say when it has come so far: asked as `kigen status` asks, without the start of a process each
+        time."""
         nodes = load_nodes(self.nodes)
         deadline = time.monotonic() + PATIENCE_S
         while self.process.poll() is None and time.monotonic() < deadline:

@@ -1,4 +1,5 @@
-"""`kigen up`, `node` and `status`: wrong input is exit 2 with what to write, trouble at the start is exit 1; no Spark comes up here."""
+"""`kigen up`, `node` and `status`: wrong input is exit 2 with what to write, trouble at the start is exit 1; no Spark
+comes up here."""
 
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from kigen.cli.main import app
-from kigen.cli.nodes import GO, STOPPED, NodesArguments, make_node, nodes_table, placed_parts
-from kigen.cli.up import NodeFailed, Processes
-from kigen.engine.node_options import NodeOptions
+from kigen.cli.node_commands import GO, STOPPED, NodesArguments, make_node, nodes_table, placed_parts
+from kigen.cli.up_command import NodeFailed, Processes
+from kigen.engine.nodes.node_options import NodeOptions
 from kigen.links import LinkServer, Security
-from kigen.placement.nodes_file import NodesFileError
+from kigen.placement.nodes_file.file import NodesFileError
 
 APP = """CREATE STREAM cars (id BIGINT, speed DOUBLE) FROM synthetic (rate = 200, id = 'sequence', speed = 'uniform(0, 100)');
 CREATE QUERY fast DEADLINE 5 SECONDS AS SELECT id, speed FROM cars [RANGE 2 SECONDS] WHERE speed > 50;
@@ -124,9 +125,14 @@ def test_status_needs_the_token_and_nobodys_key(tmp_path: Path) -> None:
     (tmp_path / "token").chmod(0o600)
     serving = Security(TOKEN, security.certificate, security.key)
     with LinkServer(
-        [], security=serving, about=lambda: {"node": "a", "role": "alone", "state": "running", "queries": {}, "queues": {}, "from": {}}
+        [],
+        security=serving,
+        about=lambda: {"node": "a", "role": "alone", "state": "running", "queries": {}, "queues": {}, "from": {}},
     ) as server:
-        nodes = f'token_file = "token"\n[nodes.a]\naddress = "{server.address}"\ncertificate = "node.pem"\nkey = "elsewhere.key"\n'
+        nodes = (
+            f'token_file = "token"\n[nodes.a]\naddress = "{server.address}"\ncertificate = "node.pem"\nkey = '
+            '"elsewhere.key"\n'
+        )
         (tmp_path / "nodes.toml").write_text(nodes, encoding="utf-8")
         arguments = ["status", "--nodes", str(tmp_path / "nodes.toml")]
         done = runner.invoke(app, arguments)
@@ -147,7 +153,11 @@ def test_status_needs_the_token_and_nobodys_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize("what", ["token", "certificate"])
 def test_a_missing_token_or_certificate(files: list[str], tmp_path: Path, command: list[str], what: str) -> None:
     text = Path(files[2]).read_text(encoding="utf-8")
-    text = f'token_file = "secret"\n{text}' if what == "token" else text.replace("[nodes.a]", '[nodes.a]\ncertificate = "a.pem"', 1)
+    text = (
+        f'token_file = "secret"\n{text}'
+        if what == "token"
+        else text.replace("[nodes.a]", '[nodes.a]\ncertificate = "a.pem"', 1)
+    )
     Path(files[2]).write_text(text, encoding="utf-8")
     done = runner.invoke(app, [*command, *(files[1:] if command == ["status"] else files)])
     assert done.exit_code == 2, done.output
@@ -157,9 +167,13 @@ def test_a_missing_token_or_certificate(files: list[str], tmp_path: Path, comman
     assert not list(tmp_path.glob("*.state/*/log")), "nothing was started"
 
 
-def test_a_node_that_is_killed_again_and_again_is_given_up(files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_is_killed_again_and_again_is_given_up(
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As if something on the machine killed it whenever it begins."""
-    arguments = NodesArguments(Path(files[0]), Path(files[2]), "deadline", 5.0, None, tmp_path / "state", None, "pack", None)
+    arguments = NodesArguments(
+        Path(files[0]), Path(files[2]), "deadline", 5.0, None, tmp_path / "state", None, "pack", None
+    )
     starts: list[str] = []
 
     def start(self: Processes, name: str) -> None:
@@ -167,10 +181,12 @@ def test_a_node_that_is_killed_again_and_again_is_given_up(files: list[str], tmp
         log = self._log(name)
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text("began\n", encoding="utf-8")
-        self._running[name] = subprocess.Popen([sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"])
+        self._running[name] = subprocess.Popen(
+            [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]
+        )
 
     monkeypatch.setattr(Processes, "_start", start)
-    monkeypatch.setattr("kigen.cli.up._POLL_S", 0.01)
+    monkeypatch.setattr("kigen.cli.up_command._POLL_S", 0.01)
     monkeypatch.setattr("kigen.cli.restarts.FIRST_S", 0.01)
     with Processes(arguments, {"a": ("a", 0)}) as processes, pytest.raises(NodeFailed) as failed:
         processes.run(threading.Event(), lambda running: {"a": None})
@@ -179,10 +195,14 @@ def test_a_node_that_is_killed_again_and_again_is_given_up(files: list[str], tmp
     assert "began" in str(failed.value)
 
 
-def test_a_node_that_was_asked_to_end_is_not_done(files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody ended one of the nodes in good order: its work is not done, and it is started again. A standby that cannot start is not
-    waited for."""
-    arguments = NodesArguments(Path(files[0]), Path(files[2]), "deadline", 5.0, None, tmp_path / "state", None, "pack", None)
+def test_a_node_that_was_asked_to_end_is_not_done(
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody ended one of the nodes in good order: its work is not done, and it is started again. A standby that
+    cannot start is not waited for."""
+    arguments = NodesArguments(
+        Path(files[0]), Path(files[2]), "deadline", 5.0, None, tmp_path / "state", None, "pack", None
+    )
     ends = {"b": iter((STOPPED, STOPPED, 0)), "b.1": iter((1,)), "a": iter(("import time; time.sleep(60)",))}
     starts: list[str] = []
 
@@ -191,7 +211,9 @@ def test_a_node_that_was_asked_to_end_is_not_done(files: list[str], tmp_path: Pa
         log, end = self._log(name), next(ends[name])
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text("", encoding="utf-8")
-        self._running[name] = subprocess.Popen([sys.executable, "-c", end if isinstance(end, str) else f"raise SystemExit({end})"])
+        self._running[name] = subprocess.Popen(
+            [sys.executable, "-c", end if isinstance(end, str) else f"raise SystemExit({end})"]
+        )
 
     def told(running: dict[str, Any]) -> dict[str, Any]:
         assert "a" in running or starts.count("b") == 3
@@ -199,7 +221,7 @@ def test_a_node_that_was_asked_to_end_is_not_done(files: list[str], tmp_path: Pa
         return {name: None if name == "b.1" else {"state": state} for name in ("a", "b", "b.1")}
 
     monkeypatch.setattr(Processes, "_start", start)
-    monkeypatch.setattr("kigen.cli.up._POLL_S", 0.01)
+    monkeypatch.setattr("kigen.cli.up_command._POLL_S", 0.01)
     readers = {"a": {"b"}, "b": set[str]()}
     with Processes(arguments, {"a": ("a", 0), "b": ("b", 0), "b.1": ("b", 1)}, readers) as processes:
         assert processes.run(threading.Event(), told)
@@ -213,7 +235,9 @@ def test_a_node_that_fails_is_tried_again_while_its_other_replica_works(
     alone: bool, files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As if its disk were full, twice; then it finds its work done. `b` and `b.1` are one node's."""
-    arguments = NodesArguments(Path(files[0]), Path(files[2]), "deadline", 5.0, None, tmp_path / "state", None, "pack", None)
+    arguments = NodesArguments(
+        Path(files[0]), Path(files[2]), "deadline", 5.0, None, tmp_path / "state", None, "pack", None
+    )
     ends = {"b": iter((1, 1, 0)), "b.1": iter((1,)) if alone else iter(("import time; time.sleep(60)",))}
 
     def start(self: Processes, name: str) -> None:
@@ -224,8 +248,8 @@ def test_a_node_that_fails_is_tried_again_while_its_other_replica_works(
         self._running[name] = subprocess.Popen([sys.executable, "-c", code])
 
     monkeypatch.setattr(Processes, "_start", start)
-    monkeypatch.setattr("kigen.cli.up._POLL_S", 0.01)
-    monkeypatch.setattr("kigen.cli.up._AGAIN_S", 0.5)
+    monkeypatch.setattr("kigen.cli.up_command._POLL_S", 0.01)
+    monkeypatch.setattr("kigen.cli.up_command._AGAIN_S", 0.5)
     with Processes(arguments, {"b": ("b", 0), "b.1": ("b", 1)}) as processes:
         if alone:
             with pytest.raises(NodeFailed, match="No space left on device"):
@@ -236,7 +260,9 @@ def test_a_node_that_fails_is_tried_again_while_its_other_replica_works(
 
 
 def test_files_of_another_kind_of_standby(files: list[str], tmp_path: Path) -> None:
-    nodes, _, parts = placed_parts(NodesArguments(Path(files[0]), Path(files[2]), "deadline", 5.0, None, None, None, "pack", None))
+    nodes, _, parts = placed_parts(
+        NodesArguments(Path(files[0]), Path(files[2]), "deadline", 5.0, None, None, None, "pack", None)
+    )
     (tmp_path / "state/b/live.3").mkdir(parents=True)
     with pytest.raises(NodesFileError, match="were made with standby = 'passive'"):
         make_node(parts, "b", nodes, NodeOptions(tmp_path / "state"), 0)

@@ -1,4 +1,5 @@
-"""Apps on real nodes give the lines of `kigen run --drain`, whatever runs where, is killed, or is stopped and started again.
+"""Apps on real nodes give the lines of `kigen run --drain`, whatever runs where, is killed, or is stopped and started
+again.
 
 readings -> a ---- b ---- c        links in a row: what a sends to c is relayed by b
             alarms-^
@@ -80,7 +81,12 @@ def test_filter_aggregate_join_and_except_across_nodes(tmp_path: Path, expected:
         assert "takes" in up.said
     assert bags(tmp_path / "out") == expected
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
-    assert {name: query["node"] for name, query in report["queries"].items()} == {"hot": "c", "meet": "c", "calm": "c", "arrivals": "a"}
+    assert {name: query["node"] for name, query in report["queries"].items()} == {
+        "hot": "c",
+        "meet": "c",
+        "calm": "c",
+        "arrivals": "a",
+    }
     for name, query in report["queries"].items():
         assert query["out"] == len(expected[f"{name}.csv"]) - 1
         assert query["in"] > 0
@@ -92,7 +98,8 @@ def lines(told: dict[str, Any], node: str) -> int:
 
 
 def test_nodes_are_killed_and_started_again(tmp_path: Path, expected: dict[str, list[str]]) -> None:
-    """First the one that reads the stream, then the relay, then the one that gives results, each in the middle of its work."""
+    """First the one that reads the stream, then the relay, then the one that gives results, each in the middle of its
+    work."""
     app = write(tmp_path, 1500, ONE, HOT)
     with Up(app, "--output", str(tmp_path / "out"), env=SMALL) as up:
         killed = []

@@ -1,7 +1,7 @@
 """Compares an engine's output with the oracle's answer, and says readably where they part.
 
-A relation's lines are turned into the bag at every instant at which either side changes; a stream's lines into the bag of each `_at`.
-Doubles agree to 1e-9, relative or absolute; everything else exactly.
+A relation's lines are turned into the bag at every instant at which either side changes; a stream's lines into the bag
+of each `_at`. Doubles agree to 1e-9, relative or absolute; everything else exactly.
 """
 
 from __future__ import annotations
@@ -68,7 +68,10 @@ def same_names(got: Sequence[str | None], wanted: Sequence[str]) -> bool:
     if len(got) != len(wanted):
         return False
     firsts = {name: wanted.index(name) for name in wanted}
-    return all(g == w or (firsts[w] < k and (g or "").startswith(f"{w}_")) for k, (g, w) in enumerate(zip(got, wanted, strict=True)))
+    return all(
+        g == w or (firsts[w] < k and (g or "").startswith(f"{w}_"))
+        for k, (g, w) in enumerate(zip(got, wanted, strict=True))
+    )
 
 
 def lines_of_csv(path: Path, query: Query) -> list[Line]:
@@ -133,10 +136,21 @@ def judge(oracle: Oracle, query: Query, lines: Sequence[Line]) -> str:
     """Empty if the lines are right, else a report."""
     end = oracle.end(query)
     if end is None:
-        return "" if not lines else _report(oracle, query, None, Counter(), Counter(x.row for x in lines), "all inputs are empty")
+        return (
+            ""
+            if not lines
+            else _report(oracle, query, None, Counter(), Counter(x.row for x in lines), "all inputs are empty")
+        )
     late = [x for x in lines if x.at > end]
     if late:
-        return _report(oracle, query, late[0].at, Counter(), Counter(x.row for x in late), "lines after the last timestamp of the inputs")
+        return _report(
+            oracle,
+            query,
+            late[0].at,
+            Counter(),
+            Counter(x.row for x in late),
+            "lines after the last timestamp of the inputs",
+        )
     return _judge_relation(oracle, query, lines, end) if query.kind is None else _judge_stream(oracle, query, lines)
 
 

@@ -1,4 +1,5 @@
-"""Random streams: small, and full of what goes wrong (ties, NULLs, bursts, nothing at all, skew, odd text, large numbers)."""
+"""Random streams: small, and full of what goes wrong (ties, NULLs, bursts, nothing at all, skew, odd text, large
+numbers)."""
 
 from __future__ import annotations
 
@@ -10,14 +11,34 @@ from oracle.shapes import Col, Row, Stream
 
 UNITS = (1, 1_000, 1_000_000, 60_000_000)
 NAMES = ("id", "room", "temp", "val", "tag", "flag", "speed", "score", "amount", "note", "code", "kind_of")
-TEXTS = ("a", "b", "c", "A", "", "ü", "日本", "O'Brien", 'say "hi"', "line\nbreak", "a,b", " x ", "NULL", "50%", "_a", "ab", "🙂é", "Ab\tc")
+TEXTS = (
+    "a",
+    "b",
+    "c",
+    "A",
+    "",
+    "ü",
+    "日本",
+    "O'Brien",
+    'say "hi"',
+    "line\nbreak",
+    "a,b",
+    " x ",
+    "NULL",
+    "50%",
+    "_a",
+    "ab",
+    "🙂é",
+    "Ab\tc",
+)
 BASE = 1_704_067_200_000_000  # 2024-01-01
 TYPES = ("BIGINT", "BIGINT", "STRING", "STRING", "DOUBLE", "DOUBLE", "BOOLEAN", "TIMESTAMP")
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What the whole app has in common, so that its streams meet. Now and then streams are long, and queries then simple."""
+    """What the whole app has in common, so that its streams meet. Now and then streams are long, and queries then
+    simple."""
 
     unit: int
     base: int
@@ -65,7 +86,11 @@ def draw_value(rng: Random, col: Col, scale: Scale, skew: float) -> Any:
     if col.type == "DOUBLE":
         if col.dyadic:
             return rng.randint(-8, 12) / 4 if rng.random() < 0.8 else rng.randint(-32768, 32767) / 8
-        return rng.randint(-30, 50) / 10 if rng.random() < 0.8 else rng.choice((0.1, 0.2, 0.3, 1 / 3, -7.77, 1234.567, 1e-7, 9999.99))
+        return (
+            rng.randint(-30, 50) / 10
+            if rng.random() < 0.8
+            else rng.choice((0.1, 0.2, 0.3, 1 / 3, -7.77, 1234.567, 1e-7, 9999.99))
+        )
     if rng.random() < 0.85 or col.bits < 10:
         return rng.choice((-1, 0, 1, 1, 2, 2, 2, 3, 4, 5))
     if col.bits < 40:

@@ -18,10 +18,10 @@ from oracle.shrink import shrink
 
 from kigen.lifetimes import StreamInput, TaskRuntime
 from kigen.lifetimes.blocks import FOREVER
-from kigen.lifetimes.sliced_runtime import Move, SlicedRuntime
-from kigen.plan import nodes
+from kigen.lifetimes.joins.sliced_runtime import Move, SlicedRuntime
+from kigen.plan import logical
 from kigen.plan.binder import bind
-from kigen.plan.slices import join_slices, why_whole
+from kigen.plan.shared_joins.slices import join_slices, why_whole
 from kigen.plan.tasks import Task, extract_tasks
 
 MODES = ("dt", "nt")
@@ -66,7 +66,7 @@ class Cutter:
         return given
 
 
-def run_task(app: App, plan: nodes.App, task: Task, mode: str, rng: Random, style: str) -> Outputs:
+def run_task(app: App, plan: logical.App, task: Task, mode: str, rng: Random, style: str) -> Outputs:
     runtime = TaskRuntime(task, plan, mode)
     cutter = Cutter(app, task.streams, rng, style)
     outputs: Outputs = {q.name: [] for q in task.queries}
@@ -85,8 +85,9 @@ def run_task(app: App, plan: nodes.App, task: Task, mode: str, rng: Random, styl
     return outputs
 
 
-def run_sliced(app: App, plan: nodes.App, task: Task, mode: str, rng: Random, style: str) -> Outputs:
-    """Every slice in its own time: after each step, slices after the first go on by chance, as far as they may or less."""
+def run_sliced(app: App, plan: logical.App, task: Task, mode: str, rng: Random, style: str) -> Outputs:
+    """Every slice in its own time: after each step, slices after the first go on by chance, as far as they may or
+    less."""
     runtime = SlicedRuntime(task, plan, mode)
     cutter = Cutter(app, task.streams, rng, style)
     outputs: Outputs = {q.name: [] for q in task.queries}
@@ -112,7 +113,8 @@ def run_sliced(app: App, plan: nodes.App, task: Task, mode: str, rng: Random, st
 
 
 def judged_slices(seed: int) -> str | None:
-    """Of a family: slices that run apart give the lines of a task that runs whole. None if its slices cannot run apart."""
+    """Of a family: slices that run apart give the lines of a task that runs whole. None if its slices cannot run
+    apart."""
     app = generate_family(seed)
     plan = bind(app_text(app))
     tasks = [task for task in extract_tasks(plan) if why_whole(task) is None]
@@ -128,15 +130,16 @@ def judged_slices(seed: int) -> str | None:
     return "\n".join(found[:3]) if tasks else None
 
 
-def run_kernel(app: App, plan: nodes.App, mode: str, rng: Random, style: str) -> Outputs:
+def run_kernel(app: App, plan: logical.App, mode: str, rng: Random, style: str) -> Outputs:
     found: Outputs = {}
     for task in extract_tasks(plan):
         found.update(run_task(app, plan, task, mode, rng, style))
     return found
 
 
-def failures(app: App, plan: nodes.App, oracle: Oracle) -> list[str]:
-    """Everything wrong with the kernel's answers: against the oracle, between cuts, between the methods. Empty is right."""
+def failures(app: App, plan: logical.App, oracle: Oracle) -> list[str]:
+    """Everything wrong with the kernel's answers: against the oracle, between cuts, between the methods. Empty is
+    right."""
     found = schema_failures(app, plan)
     first: Outputs | None = None
     for mode in MODES:
@@ -148,12 +151,14 @@ def failures(app: App, plan: nodes.App, oracle: Oracle) -> list[str]:
                 if report:
                     found.append(f"[{mode}, {style}] {report}")
                 elif first is not None and (apart := line_difference(first[q.name], outputs[q.name])):
-                    found.append(f"[{mode}, {style}] seed {app.seed}, query {q.name}: lines differ from [dt, whole]\n{apart}")
+                    found.append(
+                        f"[{mode}, {style}] seed {app.seed}, query {q.name}: lines differ from [dt, whole]\n{apart}"
+                    )
             first = first if first is not None else outputs
     return found
 
 
-def schema_failures(app: App, plan: nodes.App) -> list[str]:
+def schema_failures(app: App, plan: logical.App) -> list[str]:
     """Names and types of the results as the plan has them."""
     found = []
     for q in app.queries:
@@ -171,15 +176,19 @@ def judged(seed: int) -> str:
 
 def judged_family(seed: int) -> str:
     """The same of a family of queries over one join; besides, each query alone must give the same lines."""
-    return _report(generate_family(seed), lambda app: _failures_of_text(app) + unlike_separate(app, bind(app_text(app))))
+    return _report(
+        generate_family(seed), lambda app: _failures_of_text(app) + unlike_separate(app, bind(app_text(app)))
+    )
 
 
-def unlike_separate(app: App, plan: nodes.App) -> list[str]:
-    """Queries whose lines differ, ghosts and deaths included, from those of a plan in which nothing is shared between joins."""
+def unlike_separate(app: App, plan: logical.App) -> list[str]:
+    """Queries whose lines differ, ghosts and deaths included, from those of a plan in which nothing is shared between
+    joins."""
     found = []
     for mode in MODES:
         shared, separate = (
-            run_kernel(app, p, mode, Random(f"{app.seed} {mode} {p.sharing}"), "mixed") for p in (plan, replace(plan, sharing=False))
+            run_kernel(app, p, mode, Random(f"{app.seed} {mode} {p.sharing}"), "mixed")
+            for p in (plan, replace(plan, sharing=False))
         )
         for q in app.queries:
             if apart := line_difference(shared[q.name], separate[q.name]):

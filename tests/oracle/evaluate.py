@@ -1,6 +1,8 @@
-"""The oracle: an app's answer by brute force. Lifetimes by a loop, then DuckDB on what is alive at every instant at which anything changes.
+"""The oracle: an app's answer by brute force. Lifetimes by a loop, then DuckDB on what is alive at every instant at
+which anything changes.
 
-Cost: `Oracle` asks all instants in one statement a query; `relation_plainly` runs one statement an instant, to check the former.
+Cost: `Oracle` asks all instants in one statement a query; `relation_plainly` runs one statement an instant, to check
+the former.
 """
 
 from __future__ import annotations
@@ -17,7 +19,13 @@ from oracle.shapes import App, Body, Col, Query, Row, Windowed, end_of, windows_
 from oracle.windows import Interval, Tuple, lifetimes, tie_order
 
 Bag = Counter[Row]
-ARROW = {"BOOLEAN": pa.bool_(), "BIGINT": pa.int64(), "DOUBLE": pa.float64(), "STRING": pa.string(), "TIMESTAMP": pa.timestamp("us")}
+ARROW = {
+    "BOOLEAN": pa.bool_(),
+    "BIGINT": pa.int64(),
+    "DOUBLE": pa.float64(),
+    "STRING": pa.string(),
+    "TIMESTAMP": pa.timestamp("us"),
+}
 
 
 @dataclass
@@ -110,7 +118,9 @@ class Oracle:
     def _ranges(self, window: Windowed, instants: Sequence[int], upto: int) -> pa.Table:
         """The windowed tuples, each with the range of instants (as numbers) at which it is alive."""
         intervals = [i for i in self.intervals(window, upto) if i[1] <= upto]
-        columns = {f"c{k}": pa.array([row[k] for row, _, _ in intervals], ARROW[c.type]) for k, c in enumerate(window.cols)}
+        columns = {
+            f"c{k}": pa.array([row[k] for row, _, _ in intervals], ARROW[c.type]) for k, c in enumerate(window.cols)
+        }
         columns["_lo"] = pa.array([bisect.bisect_left(instants, born) for _, born, _ in intervals], pa.int64())
         deaths = [len(instants) if dies is None else bisect.bisect_left(instants, dies) for _, _, dies in intervals]
         columns["_hi"] = pa.array(deaths, pa.int64())

@@ -1,6 +1,8 @@
-"""Random typed expressions that cannot fail: no division by zero, no overflow, no cast of text to a number that is not one.
+"""Random typed expressions that cannot fail: no division by zero, no overflow, no cast of text to a number that is not
+one.
 
-Bounds travel with each expression (`bits`), so that products and sums stay inside BIGINT, and sums of dyadic doubles stay exact.
+Bounds travel with each expression (`bits`), so that products and sums stay inside BIGINT, and sums of dyadic doubles
+stay exact.
 """
 
 from __future__ import annotations
@@ -98,9 +100,13 @@ class Expressions:
             return joined(kind, rng.choice(("GREATEST(", "LEAST(")), a, ", ", b, ")", bits=bits, dyadic=dyadic)
         if roll < 0.75 and (subject := self.column(rng.choice(("BIGINT", "STRING")))) is not None:
             when = self.literal(subject.type)
-            return joined(kind, "CASE ", subject, " WHEN ", when, " THEN ", a, " ELSE ", b, " END", bits=bits, dyadic=dyadic)
+            return joined(
+                kind, "CASE ", subject, " WHEN ", when, " THEN ", a, " ELSE ", b, " END", bits=bits, dyadic=dyadic
+            )
         otherwise = joined(kind, " ELSE ", b) if rng.random() < 0.7 else joined(kind, "")
-        return joined(kind, "CASE WHEN ", self.predicate(depth - 1), " THEN ", a, otherwise, " END", bits=bits, dyadic=dyadic)
+        return joined(
+            kind, "CASE WHEN ", self.predicate(depth - 1), " THEN ", a, otherwise, " END", bits=bits, dyadic=dyadic
+        )
 
     def _bigint(self, depth: int) -> Expr:
         rng = self.rng
@@ -123,7 +129,8 @@ class Expressions:
 
     @staticmethod
     def _wide(e: Expr) -> bool:
-        """Whether DuckDB computes in 64 bits: a bare literal or a CASE of literals is narrower, and its product may overflow."""
+        """Whether DuckDB computes in 64 bits: a bare literal or a CASE of literals is narrower, and its product may
+        overflow."""
         return len(e.parts) == 1 and isinstance(e.parts[0], Ref)
 
     def _double(self, depth: int) -> Expr:
@@ -133,7 +140,9 @@ class Expressions:
         dyadic = a.dyadic and b.dyadic
         roll = rng.random()
         if roll < 0.25 and max(a.bits, b.bits) < 38:
-            return joined("DOUBLE", "(", a, rng.choice((" + ", " - ")), b, ")", bits=max(a.bits, b.bits) + 3, dyadic=dyadic)
+            return joined(
+                "DOUBLE", "(", a, rng.choice((" + ", " - ")), b, ")", bits=max(a.bits, b.bits) + 3, dyadic=dyadic
+            )
         if roll < 0.35 and a.bits + b.bits < 36 and self._wide(a):
             return joined("DOUBLE", "(", a, " * ", b, ")", bits=a.bits + b.bits, dyadic=dyadic)
         if roll < 0.45:
@@ -144,7 +153,9 @@ class Expressions:
         if roll < 0.65 and (i := self.column("BIGINT")) is not None:
             return joined("DOUBLE", "CAST(", i, " AS DOUBLE)", bits=i.bits, dyadic=i.bits < 40)
         if roll < 0.75:
-            return joined("DOUBLE", rng.choice(("ABS(", "FLOOR(", "CEIL(", "ROUND(")), a, ")", bits=a.bits, dyadic=dyadic)
+            return joined(
+                "DOUBLE", rng.choice(("ABS(", "FLOOR(", "CEIL(", "ROUND(")), a, ")", bits=a.bits, dyadic=dyadic
+            )
         if roll < 0.8:
             return joined("DOUBLE", "ROUND(", a, ", 1)", bits=a.bits + 3, dyadic=False)
         if roll < 0.84:
@@ -162,7 +173,9 @@ class Expressions:
         if roll < 0.47:
             return joined("STRING", "CONCAT(", a, ", ", b, ")")
         if roll < 0.57:
-            return joined("STRING", rng.choice(("SUBSTR(", "SUBSTRING(")), a, f", {rng.randint(1, 2)}, {rng.randint(0, 3)})")
+            return joined(
+                "STRING", rng.choice(("SUBSTR(", "SUBSTRING(")), a, f", {rng.randint(1, 2)}, {rng.randint(0, 3)})"
+            )
         if roll < 0.65:
             return joined("STRING", "REPLACE(", a, ", 'a', ", self.literal("STRING"), ")")
         kind = rng.choice(("BIGINT", "BOOLEAN", "TIMESTAMP", "DOUBLE"))
@@ -179,7 +192,9 @@ class Expressions:
         rng = self.rng
         roll = rng.random()
         if depth > 0 and roll < 0.2:
-            return joined("BOOLEAN", "(", self.predicate(depth - 1), rng.choice((" AND ", " OR ")), self.predicate(depth - 1), ")")
+            return joined(
+                "BOOLEAN", "(", self.predicate(depth - 1), rng.choice((" AND ", " OR ")), self.predicate(depth - 1), ")"
+            )
         if depth > 0 and roll < 0.27:
             return joined("BOOLEAN", "NOT (", self.predicate(depth - 1), ")")
         subject = self.any_column()
@@ -196,10 +211,21 @@ class Expressions:
         if roll < 0.12:
             return joined("BOOLEAN", "(", subject, f" IS {negated}NULL)")
         if roll < 0.24 and kind != "BOOLEAN":
-            return joined("BOOLEAN", "(", subject, f" {negated}BETWEEN ", self.literal(kind), " AND ", self.other(kind, columns), ")")
+            return joined(
+                "BOOLEAN",
+                "(",
+                subject,
+                f" {negated}BETWEEN ",
+                self.literal(kind),
+                " AND ",
+                self.other(kind, columns),
+                ")",
+            )
         if roll < 0.36 and kind != "BOOLEAN":
             last = ", NULL" if rng.random() < 0.1 else ""
-            return joined("BOOLEAN", "(", subject, f" {negated}IN (", self.literal(kind), ", ", self.literal(kind), f"{last}))")
+            return joined(
+                "BOOLEAN", "(", subject, f" {negated}IN (", self.literal(kind), ", ", self.literal(kind), f"{last}))"
+            )
         if roll < 0.55 and kind == "STRING":
             return joined("BOOLEAN", "(", subject, f" {negated}LIKE {rng.choice(PATTERNS)})")
         return joined("BOOLEAN", "(", subject, f" {rng.choice(COMPARE)} ", self.other(kind, columns), ")")

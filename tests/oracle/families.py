@@ -1,6 +1,8 @@
-"""Families of queries: the same join over different windows, each with its own select list, conditions and surroundings.
+"""Families of queries: the same join over different windows, each with its own select list, conditions and
+surroundings.
 
-What the planner makes one join of. Windows of both sides mostly agree, and are mostly of a few sizes, so that queries meet in them.
+What the planner makes one join of. Windows of both sides mostly agree, and are mostly of a few sizes, so that queries
+meet in them.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ MOST_PAIRS = 1_500
 class Family(Queries):
     """`draw` gives one query after another of one family."""
 
-    def __init__(self, rng: Random, scale: Scale, streams: Sequence[Stream], queries: Sequence[Query], fresh: Iterator[int]) -> None:
+    def __init__(
+        self, rng: Random, scale: Scale, streams: Sequence[Stream], queries: Sequence[Query], fresh: Iterator[int]
+    ) -> None:
         super().__init__(rng, scale, streams, queries, fresh)
         small = [(a, b) for a in streams for b in streams if 0 < len(a.rows) * len(b.rows) <= MOST_PAIRS]
         self.possible = bool(small)
@@ -68,7 +72,9 @@ class Family(Queries):
         if rng.random() < 0.5:
             extra = self._band(ex) if rng.random() < 0.3 else ex.predicate(rng.choice((0, 0, 1)))
             where = extra if where is None else joined("BOOLEAN", where, " AND ", extra)
-        sources = tuple(Windowed(s.name, w, a, s.cols) for s, w, a in zip(self.pair, self._windows(), self.aliases, strict=True))
+        sources = tuple(
+            Windowed(s.name, w, a, s.cols) for s, w, a in zip(self.pair, self._windows(), self.aliases, strict=True)
+        )
         drawn = From(sources, (on,), where, 1.0, ex)
         return self._aggregated(drawn, None, False) if rng.random() < 0.35 else self._plain(drawn, None, False)
 

@@ -1,6 +1,8 @@
-"""Random apps: `generate(seed)`. Every operator of DESIGN 8.1 turns up; nothing a correct engine could answer in two ways does.
+"""Random apps: `generate(seed)`. Every operator of DESIGN 8.1 turns up; nothing a correct engine could answer in two
+ways does.
 
-A query with (almost) no result tests little, so it is drawn again a few times; that asks the oracle, which costs some 10 ms a query.
+A query with (almost) no result tests little, so it is drawn again a few times; that asks the oracle, which costs some
+10 ms a query.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A random app cut over nodes at random, its parts run by the kernel with queues in memory: the lines must be those of the whole."""
+"""A random app cut over nodes at random, its parts run by the kernel with queues in memory: the lines must be those of
+the whole."""
 
 from __future__ import annotations
 
@@ -13,21 +14,21 @@ from oracle.render_cql import app_text
 from oracle.shapes import App
 
 from kigen.lifetimes import StreamInput, TaskRuntime
-from kigen.lifetimes.received import input_of_rows
-from kigen.placement.assemble import assemble
+from kigen.lifetimes.exchange.received import input_of_rows
 from kigen.placement.cutting import CannotCut, Part, cut
 from kigen.placement.from_plan import from_plan
 from kigen.placement.network import Network, route_all
-from kigen.placement.nodes_file import parse_nodes
-from kigen.placement.split import by_work
-from kigen.plan import nodes
+from kigen.placement.nodes_file.file import parse_nodes
+from kigen.placement.solver.assemble import assemble
+from kigen.placement.solver.split import by_work
+from kigen.plan import logical
 from kigen.plan.binder import bind
 from kigen.plan.tasks import extract_tasks
 
 NODES = ("a", "b", "c")
 
 
-def random_parts(app: App, plan: nodes.App, rng: Random) -> dict[str, Part] | None:
+def random_parts(app: App, plan: logical.App, rng: Random) -> dict[str, Part] | None:
     """None: this cut is refused. With links in a row only, b relays between a and c."""
     lines = [f"[nodes.{name}]\n" for name in NODES]
     if rng.random() < 0.5:
@@ -54,7 +55,7 @@ class Nodes:
         self._work = []
         for part in parts.values():
             for task in extract_tasks(part.app):
-                linked = {s for s in task.streams if part.app.stream(s).source.name == nodes.LINK}
+                linked = {s for s in task.streams if part.app.stream(s).source.name == logical.LINK}
                 born = tuple(s for s in task.streams if s not in linked)
                 cutter = Cutter(app, born, rng, rng.choice(("whole", "mixed", "single"))) if born else None
                 self._work.append((part, task, [TaskRuntime(task, part.app)], cutter, dict.fromkeys(linked, 0)))
@@ -86,7 +87,7 @@ class Nodes:
         return (input_of_rows(pa.concat_tables(queue[at:end]), self._halting), end) if end > at else (StreamInput(), at)
 
 
-def cut_app(seed: int) -> tuple[App, nodes.App, dict[str, Part], Random]:
+def cut_app(seed: int) -> tuple[App, logical.App, dict[str, Part], Random]:
     """A random app and its parts; none where the cut is refused."""
     app = generate(seed)
     plan = bind(app_text(app))
@@ -102,13 +103,16 @@ def judged_over_nodes(seed: int) -> str:
     over = Nodes(app, parts, rng, halting=rng.random() < 0.3)
     over.run()
     found = [
-        f"seed {seed}, query {q.name}: {apart}" for q in app.queries if (apart := line_difference(whole[q.name], over.outputs[q.name]))
+        f"seed {seed}, query {q.name}: {apart}"
+        for q in app.queries
+        if (apart := line_difference(whole[q.name], over.outputs[q.name]))
     ]
     return "\n".join(found)
 
 
 def rows_of(part: Part, queues: dict[str, list[pa.Table]], rng: Random) -> dict[str, list[dict[str, object]]]:
-    """What a node whose streams all come from others sends, read in random pieces, its tasks saved and loaded at random."""
+    """What a node whose streams all come from others sends, read in random pieces, its tasks saved and loaded at
+    random."""
     sent: dict[str, list[dict[str, object]]] = {}
     for task in extract_tasks(part.app):
         runtime, places = TaskRuntime(task, part.app), dict.fromkeys(task.streams, 0)
@@ -128,7 +132,8 @@ def rows_of(part: Part, queues: dict[str, list[pa.Table]], rng: Random) -> dict[
 
 
 def unlike_replicas(seed: int) -> str:
-    """Two replicas of a node that read the same rows, each in its own pieces, must send the same rows in the same order."""
+    """Two replicas of a node that read the same rows, each in its own pieces, must send the same rows in the same
+    order."""
     app, _, parts, rng = cut_app(seed)
     for part in parts.values():
         part.app = replace(part.app, replicated=True, sharing=False)
@@ -138,7 +143,11 @@ def unlike_replicas(seed: int) -> str:
     over.run()
     found = []
     for part in parts.values():
-        if part.made and all(s.source.name == nodes.LINK for s in part.app.streams):
+        if part.made and all(s.source.name == logical.LINK for s in part.app.streams):
             first, second = (rows_of(part, over.queues, Random(f"{seed} replica {i}")) for i in range(2))
-            found += [f"seed {seed}, node {part.node}, {name}: rows differ" for name in part.made if first[name] != second[name]]
+            found += [
+                f"seed {seed}, node {part.node}, {name}: rows differ"
+                for name in part.made
+                if first[name] != second[name]
+            ]
     return "\n".join(found)

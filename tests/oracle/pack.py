@@ -10,7 +10,9 @@ from oracle.shapes import App, Body, Derived, Named, Query, Select, Source, Wind
 
 def pack(apps: Sequence[App]) -> App:
     prefixed = [_renamed(app, f"a{app.seed}_") for app in apps]
-    return App(apps[0].seed, tuple(s for a in prefixed for s in a.streams), tuple(q for a in prefixed for q in a.queries))
+    return App(
+        apps[0].seed, tuple(s for a in prefixed for s in a.streams), tuple(q for a in prefixed for q in a.queries)
+    )
 
 
 def _renamed(app: App, prefix: str) -> App:

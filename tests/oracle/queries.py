@@ -20,7 +20,9 @@ class Queries(Sources):
     def draw(self, name: str) -> Query:
         rng = self.rng
         kind = rng.choice(KINDS)
-        body, cols, card = self._body(0 if self.scale.most_rows > 100 else rng.choice((0, 1, 1, 2)), noise=kind is None, top=True)
+        body, cols, card = self._body(
+            0 if self.scale.most_rows > 100 else rng.choice((0, 1, 1, 2)), noise=kind is None, top=True
+        )
         every_us, every_text = None, ""
         if kind == "RSTREAM EVERY":
             kind = "RSTREAM"
@@ -28,7 +30,9 @@ class Queries(Sources):
         names = [c.name for c in cols]
         total = card if kind is None else card * (2 if kind != "RSTREAM" else self.scale.most_rows * 2)
         readable = len(set(names)) == len(names) and not any(c.noisy for c in cols) and total < 300
-        clauses = rng.choice(("", "", "", "DEADLINE 2 SECONDS", "DEADLINE 500 MILLISECONDS FIRM", "COST 1 MICROSECONDS"))
+        clauses = rng.choice(
+            ("", "", "", "DEADLINE 2 SECONDS", "DEADLINE 500 MILLISECONDS FIRM", "COST 1 MICROSECONDS")
+        )
         return Query(name, body, cols, kind, every_us, every_text, clauses, readable, total)
 
     def _every(self) -> tuple[int, str]:
@@ -55,19 +59,25 @@ class Queries(Sources):
 
         if types is None and rng.random() < 0.6:
             return self._twins(op)
-        left, lcols, lcard = side(types or [rng.choice(rng.choice(self.streams).cols).type for _ in range(rng.randint(1, 2))])
+        left, lcols, lcard = side(
+            types or [rng.choice(rng.choice(self.streams).cols).type for _ in range(rng.randint(1, 2))]
+        )
         narrow = [("BIGINT" if c.type == "DOUBLE" and types is None and rng.random() < 0.2 else c.type) for c in lcols]
         right, rcols, rcard = side(narrow)  # a BIGINT beside a DOUBLE becomes one
         if any(a.type != b.type and b.bits > 50 for a, b in zip(lcols, rcols, strict=True)):
             right, rcols, rcard = side([c.type for c in lcols])
-        cols = tuple(Col(a.name, a.type, max(a.bits, b.bits), a.dyadic and b.dyadic) for a, b in zip(lcols, rcols, strict=True))
+        cols = tuple(
+            Col(a.name, a.type, max(a.bits, b.bits), a.dyadic and b.dyadic) for a, b in zip(lcols, rcols, strict=True)
+        )
         return SetOp(op, left, right, cols), cols, lcard + rcard
 
     def _twins(self, op: str) -> Drawn:
         """The same columns of the same stream, or of one like it, in two windows: sides that meet."""
         rng = self.rng
         s = rng.choice(self.streams)
-        few = [i for i, c in enumerate(s.cols) if c.type in ("BOOLEAN", "STRING") or (c.type == "BIGINT" and c.bits < 10)]
+        few = [
+            i for i, c in enumerate(s.cols) if c.type in ("BOOLEAN", "STRING") or (c.type == "BIGINT" and c.bits < 10)
+        ]
         places = few if rng.random() < 0.75 else range(len(s.cols))  # few values: rows that are there twice
         kept = rng.sample(places, min(len(places), rng.choice((1, 1, 2))))
 
@@ -87,7 +97,9 @@ class Queries(Sources):
         source = self._from(depth)
         if rng.random() < (0.65 if any(isinstance(s, Derived) for s in source.sources) else 0.3):
             extra = source.ex.predicate(rng.choice((0, 1, 1, 2)))
-            source = replace(source, where=extra if source.where is None else joined("BOOLEAN", source.where, " AND ", extra))
+            source = replace(
+                source, where=extra if source.where is None else joined("BOOLEAN", source.where, " AND ", extra)
+            )
         select = self._aggregated(source, types, noise) if rng.random() < 0.4 else self._plain(source, types, top)
         cols = columns_of(select)
         if not top and len({c.name for c in cols}) < len(cols):
@@ -129,7 +141,14 @@ class Queries(Sources):
             drawn = [ex.literal("BIGINT")]
         distinct = rng.random() < 0.08 and not any(e.noisy for e in drawn)
         return Select(
-            self._named(drawn, sources, False), sources, source.ons, source.where, tuple(group), having, distinct, aggregated=True
+            self._named(drawn, sources, False),
+            sources,
+            source.ons,
+            source.where,
+            tuple(group),
+            having,
+            distinct,
+            aggregated=True,
         )
 
     def _over_aggregates(self, ex: Expressions, kind: str, noise: bool) -> Expr:
@@ -144,7 +163,9 @@ class Queries(Sources):
             b = ex.aggregate("BIGINT", False)
             if b.bits < 50:
                 return joined(kind, "(", a, " + ", b, ")", bits=max(a.bits, b.bits) + 3, dyadic=a.dyadic)
-        return joined(kind, "CASE WHEN ", COUNT_ALL, f" > {rng.randint(1, 3)} THEN ", a, " END", bits=a.bits, dyadic=a.dyadic)
+        return joined(
+            kind, "CASE WHEN ", COUNT_ALL, f" > {rng.randint(1, 3)} THEN ", a, " END", bits=a.bits, dyadic=a.dyadic
+        )
 
     def _having(self, ex: Expressions) -> Expr:
         rng = self.rng
@@ -153,13 +174,19 @@ class Queries(Sources):
             test = joined("BOOLEAN", "(", test, rng.choice((" AND ", " OR ")), COUNT_ALL, f" >= {rng.randint(1, 4)})")
         return test
 
-    def _named(self, drawn: Sequence[Expr], sources: tuple[Source, ...], repeat: bool) -> tuple[tuple[Expr, str | None], ...]:
+    def _named(
+        self, drawn: Sequence[Expr], sources: tuple[Source, ...], repeat: bool
+    ) -> tuple[tuple[Expr, str | None], ...]:
         """Bare columns may keep their names, and repeat them where `repeat` says so; all else gets an alias."""
         rng = self.rng
         items: list[tuple[Expr, str | None]] = []
         used: set[str] = set()
         for e in drawn:
-            own = sources[e.parts[0].item].cols[e.parts[0].col].name if len(e.parts) == 1 and isinstance(e.parts[0], Ref) else None
+            own = (
+                sources[e.parts[0].item].cols[e.parts[0].col].name
+                if len(e.parts) == 1 and isinstance(e.parts[0], Ref)
+                else None
+            )
             if own is not None and rng.random() < 0.6 and (own not in used or (repeat and rng.random() < 0.3)):
                 items.append((e, None))
                 used.add(own)
@@ -169,7 +196,11 @@ class Queries(Sources):
 
     def _kind(self, ex: Expressions) -> str:
         """A type to draw: mostly one that is there."""
-        return ex.any_column().type if self.rng.random() < 0.7 else self.rng.choice(("BIGINT", "DOUBLE", "STRING", "BOOLEAN", "TIMESTAMP"))
+        return (
+            ex.any_column().type
+            if self.rng.random() < 0.7
+            else self.rng.choice(("BIGINT", "DOUBLE", "STRING", "BOOLEAN", "TIMESTAMP"))
+        )
 
 
 def columns_of(select: Select) -> tuple[Col, ...]:

@@ -64,7 +64,9 @@ def csv_text(stream: Stream, style: CsvStyle = PLAIN) -> str:
 def source_name(source: Source) -> str:
     if source.alias is not None:
         return source.alias
-    return source.source if isinstance(source, Windowed) else source.query if isinstance(source, Named) else source.alias
+    return (
+        source.source if isinstance(source, Windowed) else source.query if isinstance(source, Named) else source.alias
+    )
 
 
 def expr_text(e: Expr, sources: tuple[Source, ...]) -> str:
@@ -132,7 +134,10 @@ def query_text(q: Query) -> str:
 def stream_text(s: Stream) -> str:
     cols = ", ".join(f"{c.name} {c.type}" for c in s.cols)
     clauses = f" {s.clauses}" if s.clauses else ""
-    return f"CREATE STREAM {s.name} ({cols}) TIMESTAMP BY {s.cols[s.ts].name}\n  FROM csv (path = '{s.name}.csv'){clauses};"
+    return (
+        f"CREATE STREAM {s.name} ({cols}) TIMESTAMP BY {s.cols[s.ts].name}\n  FROM csv (path = "
+        f"'{s.name}.csv'){clauses};"
+    )
 
 
 def lowered(text: str) -> str:

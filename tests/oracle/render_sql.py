@@ -1,8 +1,9 @@
 """The queries as DuckDB's SQL, twice: plain, for one instant; and batched, for all instants at once.
 
-Both read tables `w0`, `w1`, ... of what each windowed stream holds, columns c0, c1, ... In the batched form each table has a further column
-`_i`, the number of the instant; it is equated in joins, grouped by in aggregates, and is a column like any other to DISTINCT and the set
-operations, so each instant is answered as if alone. The two forms are checked against each other.
+Both read tables `w0`, `w1`, ... of what each windowed stream holds, columns c0, c1, ... In the batched form each table
+has a further column `_i`, the number of the instant; it is equated in joins, grouped by in aggregates, and is a column
+like any other to DISTINCT and the set operations, so each instant is answered as if alone. The two forms are checked
+against each other.
 """
 
 from __future__ import annotations
@@ -11,7 +12,13 @@ from collections.abc import Callable
 
 from oracle.shapes import Agg, App, Body, Expr, Named, Part, Ref, Select, SetOp, Source, Windowed, windows_of
 
-DUCKDB_TYPES = {"BOOLEAN": "BOOLEAN", "BIGINT": "BIGINT", "DOUBLE": "DOUBLE", "STRING": "VARCHAR", "TIMESTAMP": "TIMESTAMP"}
+DUCKDB_TYPES = {
+    "BOOLEAN": "BOOLEAN",
+    "BIGINT": "BIGINT",
+    "DOUBLE": "DOUBLE",
+    "STRING": "VARCHAR",
+    "TIMESTAMP": "TIMESTAMP",
+}
 Table = Callable[[Windowed], str]
 
 
@@ -58,7 +65,11 @@ class Sql:
     def _from(self, s: Select) -> str:
         out = f"{self._source(s.sources[0])} AS t0"
         for k, (source, on) in enumerate(zip(s.sources[1:], s.ons, strict=True), 1):
-            out += f", {self._source(source)} AS t{k}" if on is None else f" JOIN {self._source(source)} AS t{k} ON ({text(on)})"
+            out += (
+                f", {self._source(source)} AS t{k}"
+                if on is None
+                else f" JOIN {self._source(source)} AS t{k} ON ({text(on)})"
+            )
         return out
 
     def _where(self, s: Select) -> str:

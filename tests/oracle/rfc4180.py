@@ -1,4 +1,5 @@
-"""A strict reader of RFC 4180 that keeps apart what Python's csv does not: an unquoted empty field (None) and a quoted one ('')."""
+"""A strict reader of RFC 4180 that keeps apart what Python's csv does not: an unquoted empty field (None) and a quoted
+one ('')."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a random app is made of: one structure from which both the CQL text and DuckDB's SQL are rendered.
 
-Invariant: an expression is a sequence of text, column references and aggregate calls; the text is the same in both languages, so both
-renderings say the same, and neither needs a parser.
+Invariant: an expression is a sequence of text, column references and aggregate calls; the text is the same in both
+languages, so both renderings say the same, and neither needs a parser.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ Row = tuple[Any, ...]  # None, bool, int, float, str; a TIMESTAMP is an int of m
 
 @dataclass(frozen=True)
 class Col:
-    """`bits`: bound on the size of a number; `dyadic`: sums of the doubles are exact in any order; `noisy`: the last bits depend on the
-    order of evaluation, so the value must not be compared."""
+    """`bits`: bound on the size of a number; `dyadic`: sums of the doubles are exact in any order; `noisy`: the last
+    bits depend on the order of evaluation, so the value must not be compared."""
 
     name: str
     type: str
@@ -56,7 +56,8 @@ class Expr:
 
 @dataclass(frozen=True)
 class Window:
-    """`kind`: RANGE, ROWS, PARTITION, NOW, UNBOUNDED; `size` in microseconds or rows; `text` is what stands between the brackets."""
+    """`kind`: RANGE, ROWS, PARTITION, NOW, UNBOUNDED; `size` in microseconds or rows; `text` is what stands between the
+    brackets."""
 
     kind: str
     text: str
@@ -129,7 +130,8 @@ class Stream:
 
     @property
     def accepted(self) -> list[Row]:
-        """Rows that are not late (none before them in the file lies more than the lateness ahead), in the order of time."""
+        """Rows that are not late (none before them in the file lies more than the lateness ahead), in the order of
+        time."""
         kept: list[Row] = []
         newest: int | None = None
         for row in self.rows:

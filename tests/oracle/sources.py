@@ -16,7 +16,13 @@ from oracle.render_cql import source_name
 from oracle.shapes import Body, Col, Derived, Expr, Named, Query, Source, Stream, Window, Windowed
 
 MOST_CARD = 900.0
-UNIT_NAMES = ((3_600_000_000, "HOURS"), (60_000_000, "MINUTES"), (1_000_000, "SECONDS"), (1_000, "MILLISECONDS"), (1, "MICROSECONDS"))
+UNIT_NAMES = (
+    (3_600_000_000, "HOURS"),
+    (60_000_000, "MINUTES"),
+    (1_000_000, "SECONDS"),
+    (1_000, "MILLISECONDS"),
+    (1, "MICROSECONDS"),
+)
 JOINED_TYPES = ("BIGINT", "BIGINT", "STRING", "BOOLEAN", "DOUBLE", "TIMESTAMP")
 Drawn = tuple[Body, tuple[Col, ...], float]  # a body, its columns, its card
 
@@ -33,7 +39,9 @@ class From:
 class Sources(ABC):
     """Draws FROM lists; what a sub-query looks like is the subclass's."""
 
-    def __init__(self, rng: Random, scale: Scale, streams: Sequence[Stream], queries: Sequence[Query], fresh: Iterator[int]) -> None:
+    def __init__(
+        self, rng: Random, scale: Scale, streams: Sequence[Stream], queries: Sequence[Query], fresh: Iterator[int]
+    ) -> None:
         self.rng, self.scale, self.streams, self.queries, self.fresh = rng, scale, streams, queries, fresh
 
     @abstractmethod
@@ -55,7 +63,10 @@ class Sources(ABC):
         style = rng.random() < 0.5
         conditions = [self._match(ex, i, style) for i in range(1, len(sources))]
         if len(sources) == 3 and not style and rng.random() < 0.4:
-            first, second = self._match(ex, 2, True, 0), self._match(ex, 2, True, 1)  # a cross product in the order written
+            first, second = (
+                self._match(ex, 2, True, 0),
+                self._match(ex, 2, True, 1),
+            )  # a cross product in the order written
             assert first is not None
             assert second is not None
             conditions = [None, joined("BOOLEAN", first, " AND ", second)]
@@ -68,7 +79,8 @@ class Sources(ABC):
         return From(tuple(sources), (None,) * len(conditions), where, card, ex)
 
     def _match(self, ex: Expressions, i: int, needed: bool, other: int | None = None) -> Expr | None:
-        """How FROM item `i` meets those before it, or one of them: mostly by equality, maybe with more, maybe not at all."""
+        """How FROM item `i` meets those before it, or one of them: mostly by equality, maybe with more, maybe not at
+        all."""
         rng = self.rng
         sub = Expressions(rng, ex.scope[: i + 1], ex.unit, ex.base)
         sub.unique = ex.unique
@@ -111,7 +123,9 @@ class Sources(ABC):
             width = f" + INTERVAL {n} SECONDS" if left.type == "TIMESTAMP" else f" + {n}"
             return joined("BOOLEAN", "(", left, " BETWEEN ", right, " AND ", right, width, ")")
         if roll < 0.45 and left.type == "BIGINT" and left.bits < 30:
-            return joined("BOOLEAN", "(", left, rng.choice((" * 1.5", " - 0.5")), rng.choice((" < ", " >= ")), right, ")")
+            return joined(
+                "BOOLEAN", "(", left, rng.choice((" * 1.5", " - 0.5")), rng.choice((" < ", " >= ")), right, ")"
+            )
         if roll < 0.6 and left.type == "BIGINT" and left.bits < 50:
             return joined("BOOLEAN", "(CAST(", left, " AS DOUBLE)", rng.choice((" < ", " > ")), right, ")")
         return joined("BOOLEAN", "(", left, f" {rng.choice(('<', '<=', '>', '>='))} ", right, ")")
@@ -152,7 +166,9 @@ class Sources(ABC):
         if roll < 0.84:
             n = rng.choice((1, 1, 2, 3))
             by = tuple(rng.sample(range(len(cols)), min(len(cols), rng.choice((1, 1, 2)))))
-            return Window("PARTITION", f"PARTITION BY {', '.join(cols[c].name for c in by)} ROWS {n}", n, partition=by), rows
+            return Window(
+                "PARTITION", f"PARTITION BY {', '.join(cols[c].name for c in by)} ROWS {n}", n, partition=by
+            ), rows
         if roll < 0.92:
             return Window("NOW", "NOW"), min(rows, 3.0)
         return Window("UNBOUNDED", "UNBOUNDED"), rows

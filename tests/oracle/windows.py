@@ -40,4 +40,6 @@ def lifetimes(window: Window, tuples: Sequence[Tuple]) -> list[Interval]:
 
 def tie_order(tuples: Sequence[Tuple]) -> list[Tuple]:
     """The order of a query's stream when read by name: time, then columns from left to right, NULLs first."""
-    return sorted(tuples, key=lambda item: (item[0], [(value is not None, 0 if value is None else value) for value in item[1]]))
+    return sorted(
+        tuples, key=lambda item: (item[0], [(value is not None, 0 if value is None else value) for value in item[1]])
+    )

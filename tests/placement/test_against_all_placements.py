@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from kigen.placement.demand import NodeDemand, local_fit
-from kigen.placement.exact import ExactModel
-from kigen.placement.neighbourhoods import minimise_traffic
 from kigen.placement.network import Network, route_all, traffic_of
 from kigen.placement.problem import Link, Node, Operator, Output, Problem, Stream, both_ways
-from kigen.placement.split import by_level, by_work, least, reserve
+from kigen.placement.solver.demand import NodeDemand, local_fit
+from kigen.placement.solver.exact import ExactModel
+from kigen.placement.solver.neighbourhoods import minimise_traffic
+from kigen.placement.solver.split import by_level, by_work, least, reserve
 
 FLOOR = 0.1
 
@@ -25,7 +25,9 @@ def tiny(seed: int, period_us: float | None) -> Problem:
     links: tuple[Link, ...] = tuple(l for a, b in itertools.pairwise(names) for l in both_ways(a, b))
     if rng.random() < 0.5:
         links = tuple(Link(a, b) for a in names for b in names if a != b)
-    streams = [Stream(f"in{i}", (rng.choice(names),), rng.randint(1, 9), period_us, rng.choice((10, 50))) for i in range(2)]
+    streams = [
+        Stream(f"in{i}", (rng.choice(names),), rng.randint(1, 9), period_us, rng.choice((10, 50))) for i in range(2)
+    ]
     operators: list[Operator] = []
     for i in range(rng.randint(3, 6)):
         inputs = tuple(rng.sample([s.name for s in streams], rng.choice((1, 1, 2))))
@@ -35,9 +37,16 @@ def tiny(seed: int, period_us: float | None) -> Problem:
     read = {s for o in operators for s in o.inputs}
     ends = [o.output for o in operators if o.output not in read]
     draft = Problem(
-        tuple(Node(n) for n in names), links, tuple(streams), tuple(operators), tuple(Output(s, s, names[0], 1.0) for s in ends)
+        tuple(Node(n) for n in names),
+        links,
+        tuple(streams),
+        tuple(operators),
+        tuple(Output(s, s, names[0], 1.0) for s in ends),
     )
-    outputs = tuple(Output(s, s, rng.choice(names), rng.uniform(1.5, 5) * sum(draft.work_us[o] for o in draft.needed[s])) for s in ends)
+    outputs = tuple(
+        Output(s, s, rng.choice(names), rng.uniform(1.5, 5) * sum(draft.work_us[o] for o in draft.needed[s]))
+        for s in ends
+    )
     nodes = tuple(Node(n, rng.choice((0.5, 1.0, 2.0))) for n in names)
     return Problem(nodes, links, tuple(streams), tuple(operators), outputs)
 
@@ -74,7 +83,11 @@ def test_the_fixed_split_model_finds_the_least_traffic(seed: int) -> None:
 
 def even_split_fits(problem: Problem) -> list[dict[str, str]]:
     operator_us = least(by_work(problem))
-    return [p for p in all_placements(problem) if all(local_fit(problem, p, operator_us, n).demand <= 1 + 1e-9 for n in problem.node)]
+    return [
+        p
+        for p in all_placements(problem)
+        if all(local_fit(problem, p, operator_us, n).demand <= 1 + 1e-9 for n in problem.node)
+    ]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -84,7 +97,9 @@ def test_the_papers_model_reaches_spread_0_exactly_where_the_even_split_fits(see
     model = ExactModel(problem)
     end = time.monotonic() + 100
     answer, _ = model.solve(lambda: end - time.monotonic())
-    spread = None if answer.values is None else sum(cost * answer.values[column] for column, cost in model.spread.items())
+    spread = (
+        None if answer.values is None else sum(cost * answer.values[column] for column, cost in model.spread.items())
+    )
     if not fitting:
         assert spread is None or spread > 1e-3
         return

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from kigen.placement.demand import curve, fit, sporadic, within
+from kigen.placement.solver.demand import curve, fit, sporadic, within
 
 
 def slow_demand(start: list[float], end: list[float], work: list[float], period: float | None, span: float) -> float:
@@ -51,7 +51,9 @@ def test_a_task_with_jitter_demands_no_less_than_any_arrivals(seed: int) -> None
 @pytest.mark.parametrize("seed", range(25))
 def test_within_agrees_with_the_largest_ratio(seed: int) -> None:
     rng = random.Random(seed)
-    curves = [sporadic(rng.uniform(2, 30), rng.uniform(0.2, 3), rng.choice((10.0, 20.0)), rng.uniform(0, 5)) for _ in range(4)]
+    curves = [
+        sporadic(rng.uniform(2, 30), rng.uniform(0.2, 3), rng.choice((10.0, 20.0)), rng.uniform(0, 5)) for _ in range(4)
+    ]
     demand = fit(curves, 1.0).demand
     assert within(curves, 1.0, demand * 1.02)
     assert not within(curves, 1.0, demand * 0.9) or demand - sum(c.rate for c in curves) < 0.1
@@ -60,7 +62,9 @@ def test_within_agrees_with_the_largest_ratio(seed: int) -> None:
 def test_a_chain_on_one_node_is_not_all_due_at_once() -> None:
     """The trap: ten operators, each of 1 ms and with 2 ms of time, one after the other."""
     steps = [float(i) for i in range(10)]
-    assert fit([curve([2 * i for i in steps], [2 * i + 2 for i in steps], [1.0] * 10, None)], 1.0).demand == pytest.approx(0.5)
+    assert fit(
+        [curve([2 * i for i in steps], [2 * i + 2 for i in steps], [1.0] * 10, None)], 1.0
+    ).demand == pytest.approx(0.5)
     together = fit([sporadic(2.0, 1.0, None) for _ in steps], 1.0)
     assert together.demand == pytest.approx(5.0)
 

@@ -1,8 +1,9 @@
-"""A node that is full to the last digit: refused, and not looked at for ever (a random plan asked for an array of petabytes)."""
+"""A node that is full to the last digit: refused, and not looked at for ever (a random plan asked for an array of
+petabytes)."""
 
 from __future__ import annotations
 
-from kigen.placement.demand import sporadic, within
+from kigen.placement.solver.demand import sporadic, within
 
 
 def test_a_full_node_is_refused_at_once() -> None:

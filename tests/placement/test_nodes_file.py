@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from kigen.cli.main import app as command
 from kigen.placement.from_plan import from_plan, name_operators
-from kigen.placement.nodes_file import FIRST_PORT, NodesFileError, parse_nodes
+from kigen.placement.nodes_file.file import FIRST_PORT, NodesFileError, parse_nodes
 from kigen.placement.problem import Link
 from kigen.placement.profile import ProfileError, read_profile
 from kigen.plan import bind
@@ -78,9 +78,11 @@ WRONG = {
     "[nodes.a]\nspeed = 'fast'": "[nodes.a] speed = 'fast': write a number",
     "[nodes.a]\nsped = 1": "[nodes.a] sped: not known here; did you mean speed?",
     "[nodes.a]\naddress = 'here'": "write host and port, such as '127.0.0.1:47100'",
-    "[nodes.a]\naddress = '127.0.0.1:5'\n[nodes.b]\naddress = '127.0.0.1:5'": "nodes a and b have the same address 127.0.0.1:5",
+    "[nodes.a]\naddress = '127.0.0.1:5'\n[nodes.b]\naddress = '127.0.0.1:5'": "nodes a and b have the same address "
+    "127.0.0.1:5",
     "[nodes.a]\nstandby = 'b'": "[nodes.a] standby = 'b': write one of lazy, active, upstream",
-    "[nodes.a]\nstandby = 'lazy'\nbatch = 'auto'": "say by what, with recovery_within = '2 s' or overhead_below = '30 %'",
+    "[nodes.a]\nstandby = 'lazy'\nbatch = 'auto'": "say by what, with recovery_within = '2 s' or overhead_below = "
+    "'30 %'",
     "[nodes.a]\noverhead_below = 30": "write it as '30 %'",
     "[nodes.a]\nstandby = 'lazy'\nstandby_address = '127.0.0.1:47100'": "nodes a and a (standby) have the same address",
     "[nodes.a]\nrecovery = 'fast'": "write one of precise, rollback",
@@ -88,7 +90,8 @@ WRONG = {
     "[nodes.a]\ncompress = 'yes'": "write one of none, zlib, zstd, lz4",
     "[nodes.a]\n[[links]]\nbetween = ['a']": 'write between = ["a", "b"] for both ways',
     "[nodes.a]\n[nodes.b]\n[[links]]\nbetween = ['a', 'c']": "there is no node 'c'",
-    "[nodes.a]\n[nodes.b]\n[[links]]\nbetween = ['a', 'b']\ndelay = 5": "write a time with its unit (us, ms, s, min), such as '20 ms'",
+    "[nodes.a]\n[nodes.b]\n[[links]]\nbetween = ['a', 'b']\ndelay = 5": "write a time with its unit (us, ms, s, "
+    "min), such as '20 ms'",
     "[nodes.a]\n[nodes.b]\n[[links]]\nbetween = ['a', 'b']\nbandwidth = '5'": "write it as '10 MB/s' or '100 Mbit/s'",
     "[nodes.a]\n[streams.s]\nrate = 5": '[streams.s]: say where it is born, such as born = "a"',
     "[nodes.car]\n[results]\nq = 'cat'": "[results] q: there is no node 'cat'; did you mean car?",
@@ -126,7 +129,11 @@ def test_an_app_on_nodes() -> None:
 
 
 def test_a_profile_gives_costs() -> None:
-    report = {"wall_s": 10.0, "queries": {"hot": {"in": 1000, "out": 100}}, "costs": {"tasks": {"task0": {"tuple_us": 60.0}}}}
+    report = {
+        "wall_s": 10.0,
+        "queries": {"hot": {"in": 1000, "out": 100}},
+        "costs": {"tasks": {"task0": {"tuple_us": 60.0}}},
+    }
     planned = from_plan(bind(APP), parse_nodes(GOOD), read_profile(report))
     costs = {o.name: o.cost_us for o in planned.problem.operators}
     assert costs["hot.filter"] == 7  # given, so not measured
@@ -140,10 +147,19 @@ def test_a_profile_gives_costs() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("[streams.readings]", "[streams.reading]"), "[streams] reading: the app has no such stream; did you mean readings?"),
+        (
+            ("[streams.readings]", "[streams.reading]"),
+            "[streams] reading: the app has no such stream; did you mean readings?",
+        ),
         (('default = "road"', 'hott = "road"'), "[results] hott: the app has no such query; did you mean hot?"),
-        (('"hot.filter"', '"hot.filtre"'), "[operators] hot.filtre: the app has no such operator; did you mean hot.filter?"),
-        (('default = "road"', 'hot = "road"'), 'results of mean are wanted nowhere: write mean = "car" below [results]'),
+        (
+            ('"hot.filter"', '"hot.filtre"'),
+            "[operators] hot.filtre: the app has no such operator; did you mean hot.filter?",
+        ),
+        (
+            ('default = "road"', 'hot = "road"'),
+            'results of mean are wanted nowhere: write mean = "car" below [results]',
+        ),
     ],
 )
 def test_names_that_the_app_does_not_have(change: tuple[str, str], said: str) -> None:
@@ -167,7 +183,9 @@ def test_explain_over_nodes(files: tuple[str, str], tmp_path: Path) -> None:
     assert "node car: speed 0.5" in shown.output
     assert "results wanted here: hot within 2 s, mean within 1 min" in shown.output
     assert picture.stat().st_size > 5_000
-    told = json.loads(CliRunner().invoke(command, ["explain", files[0], "--nodes", files[1], "--format", "json"]).stdout)
+    told = json.loads(
+        CliRunner().invoke(command, ["explain", files[0], "--nodes", files[1], "--format", "json"]).stdout
+    )
     assert {o["name"]: o["node"] for o in told["operators"]}["hot.filter"] == "car"
     assert sum(o["sub_deadline_us"] for o in told["operators"] if o["name"].startswith("hot.")) <= 2e6
     mermaid = CliRunner().invoke(command, ["explain", files[0], "--nodes", files[1], "--format", "mermaid"]).stdout
@@ -178,7 +196,10 @@ def test_explain_over_nodes(files: tuple[str, str], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (('between = ["car", "road"]', 'from = "road"\nto = "car"'), "results of hot have no way to node road: add a link to it"),
+        (
+            ('between = ["car", "road"]', 'from = "road"\nto = "car"'),
+            "results of hot have no way to node road: add a link to it",
+        ),
         (("speed = 0.5", "speed = -1"), "speed = -1: must be above 0"),
     ],
 )
@@ -194,5 +215,7 @@ def test_explain_with_wrong_nodes_is_exit_2(files: tuple[str, str], change: tupl
 def test_durability_is_power_unless_said() -> None:
     text = '[nodes.a]\n[nodes.b]\ndurability = "process"\n'
     assert [node.durability for node in parse_nodes(text).nodes] == ["power", "process"]
-    with pytest.raises(NodesFileError, match=r"\[nodes\.a\] durability: no durability 'always': write power .* or process"):
+    with pytest.raises(
+        NodesFileError, match=r"\[nodes\.a\] durability: no durability 'always': write power .* or process"
+    ):
         parse_nodes('[nodes.a]\ndurability = "always"\n')

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
+from kigen_lab.plans.paper_example import SHAPES, Shape, paper_example
 
-from kigen.placement.paper_example import SHAPES, Shape, paper_example
-from kigen.placement.solve import Limits, solve
+from kigen.placement.solver.solve import Limits, solve
 
 
 @pytest.mark.parametrize("shape", SHAPES)

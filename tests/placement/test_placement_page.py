@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from kigen.placement.from_plan import from_plan
-from kigen.placement.nodes_file import parse_nodes
-from kigen.placement.solve import Limits, solve
+from kigen.placement.nodes_file.file import parse_nodes
+from kigen.placement.solver.solve import Limits, solve
 from kigen.plan import load_app
 
 ROOT = Path(__file__).parents[2]

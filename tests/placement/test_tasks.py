@@ -13,7 +13,11 @@ def branch(short_us: float, long_us: float) -> Problem:
     streams = (Stream("in", ("n",), 1), Stream("a"), Stream("b"), Stream("c"))
     operators = (Operator("O1", ("in",), "a"), Operator("O2", ("a",), "b"), Operator("O3", ("a",), "c"))
     return Problem(
-        (Node("n"), Node("m")), both_ways("n", "m"), streams, operators, (Output("x", "b", "n", short_us), Output("y", "c", "n", long_us))
+        (Node("n"), Node("m")),
+        both_ways("n", "m"),
+        streams,
+        operators,
+        (Output("x", "b", "n", short_us), Output("y", "c", "n", long_us)),
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kigen.plan.columns import columns_of, movable, moved, substituted
-from kigen.plan.conditions import Compared, comparisons_of, parts_of
-from kigen.plan.nodes import Expr
-from kigen.plan.raising import may_raise
+from kigen.plan.expressions.columns import columns_of, movable, moved, substituted
+from kigen.plan.expressions.conditions import Compared, comparisons_of, parts_of
+from kigen.plan.expressions.raising import may_raise
+from kigen.plan.logical import Expr
 from kigen.plan.types import Column, Type
 
 PARTS = {

@@ -14,7 +14,7 @@ import pytest
 
 from kigen.plan import bind, load_app
 from kigen.plan.explain import explain, shared_marks, tree_walk
-from kigen.plan.nodes import App, Scan, Window
+from kigen.plan.logical import App, Scan, Window
 from kigen.plan.tasks import extract_tasks
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -40,7 +40,11 @@ def test_json_names_every_query_task_and_node(app: App) -> None:
     assert [q["name"] for q in told["queries"]] == [q.name for q in app.queries]
     assert [t["queries"] for t in told["tasks"]] == [[q.name for q in t.queries] for t in extract_tasks(app)]
     ids = {n["id"] for n in told["nodes"]}
-    assert len(ids) == len(told["nodes"]) == len({n for t in extract_tasks(app) for q in t.queries for n in tree_walk(q.root)})
+    assert (
+        len(ids)
+        == len(told["nodes"])
+        == len({n for t in extract_tasks(app) for q in t.queries for n in tree_walk(q.root)})
+    )
     assert all(i in ids for n in told["nodes"] for i in n["inputs"])
 
 
@@ -56,7 +60,10 @@ def test_json_tells_slices_groups_and_weights() -> None:
     ]
     assert by_range["groups"][0] == {"slices": [1, 2], "weight": pytest.approx(0.2)}
     assert (by_rows["windows"], by_rows["order"]) == ("rows", "1,2")
-    assert (by_range["together"], by_rows["together"]) == ("its windows do not hold one another", "its windows are ROWS")
+    assert (by_range["together"], by_rows["together"]) == (
+        "its windows do not hold one another",
+        "its windows are ROWS",
+    )
 
 
 PAIR = "FROM a [RANGE {0} SECONDS], b [RANGE {0} SECONDS] WHERE a.k = b.k"
@@ -70,14 +77,25 @@ PAIR = "FROM a [RANGE {0} SECONDS], b [RANGE {0} SECONDS] WHERE a.k = b.k"
         ({"RANGE 5 SECONDS": "ROWS 5", "RANGE 9 SECONDS": "ROWS 9"}, "its windows are ROWS"),
         ({"a [RANGE 9 SECONDS]": "a [RANGE 2 SECONDS]"}, "its windows do not hold one another"),
         ({"a [RANGE 5 SECONDS], b [RANGE 5": "a [RANGE 9 SECONDS], b [RANGE 5"}, "all its windows reach as far"),
-        ({"CREATE QUERY q1": "CREATE QUERY q2 AS SELECT * FROM q0 UNION ALL SELECT * FROM q1; CREATE QUERY q1"}, "a query of the task"),
+        (
+            {"CREATE QUERY q1": "CREATE QUERY q2 AS SELECT * FROM q0 UNION ALL SELECT * FROM q1; CREATE QUERY q1"},
+            "a query of the task",
+        ),
         ({"k BIGINT)": "k BIGINT, t TIMESTAMP) TIMESTAMP BY t"}, "with TIMESTAMP BY"),
-        ({"synthetic (rate = 1, k = 'sequence')": "csv (path = 'x')", "k BIGINT)": "k BIGINT, t TIMESTAMP) TIMESTAMP BY t"}, "files and"),
+        (
+            {
+                "synthetic (rate = 1, k = 'sequence')": "csv (path = 'x')",
+                "k BIGINT)": "k BIGINT, t TIMESTAMP) TIMESTAMP BY t",
+            },
+            "files and",
+        ),
     ],
 )
 def test_whether_slices_can_run_apart(changes: dict[str, str], why: str | None) -> None:
     streams = "".join(f"CREATE STREAM {s} (k BIGINT) FROM synthetic (rate = 1, k = 'sequence');" for s in "ab")
-    text = streams + "".join(f"CREATE QUERY q{i} AS SELECT a.k, b.k AS m {PAIR.format(w)};" for i, w in enumerate((5, 9)))
+    text = streams + "".join(
+        f"CREATE QUERY q{i} AS SELECT a.k, b.k AS m {PAIR.format(w)};" for i, w in enumerate((5, 9))
+    )
     for old, new in changes.items():
         text = text.replace(old, new)
     (join,) = json.loads(explain(bind(text), "json"))["shared_joins"]
@@ -117,7 +135,10 @@ def test_queries_that_differ_in_spelling_only_are_one_plan() -> None:
 
 
 def test_different_conditions_share_the_window_only() -> None:
-    app = bind(f"{STREAM} CREATE QUERY p AS SELECT a FROM s [ROWS 5] WHERE b > 2; CREATE QUERY q AS SELECT a FROM s [ROWS 5] WHERE b > 3;")
+    app = bind(
+        f"{STREAM} CREATE QUERY p AS SELECT a FROM s [ROWS 5] WHERE b > 2; CREATE QUERY q AS SELECT a FROM s [ROWS "
+        "5] WHERE b > 3;"
+    )
     assert [type(n) for n in shared_marks(app)] == [Window]
     assert [t.queries for t in extract_tasks(app)] == [app.queries]
 

@@ -10,9 +10,9 @@ from kigen.language import CqlErrors
 from kigen.lifetimes.bounded import LARGEST_VALUE
 from kigen.lifetimes.expressions import EvaluationError, connection, evaluate
 from kigen.plan import bind
-from kigen.plan.binder.allowed_functions import AGGREGATES, ALLOWED, OPERATORS
-from kigen.plan.binder.duck import _judge
-from kigen.plan.nodes import Expr, Project
+from kigen.plan.binder.expressions.allowed_functions import AGGREGATES, ALLOWED, OPERATORS
+from kigen.plan.binder.expressions.duckdb_types import _judge
+from kigen.plan.logical import Expr, Project
 from kigen.plan.types import Type
 
 STREAM = "CREATE STREAM s (k STRING, n BIGINT, ts TIMESTAMP) TIMESTAMP BY ts FROM csv (path = 'x.csv');\n"
@@ -62,7 +62,9 @@ def test_refused(expression: str) -> None:
     assert error.underlined.strip('"').lower() in expression.lower()
 
 
-@pytest.mark.parametrize("word", ["current_date", "current_timestamp", "localtime", "localtimestamp", "current_user", "session_user"])
+@pytest.mark.parametrize(
+    "word", ["current_date", "current_timestamp", "localtime", "localtimestamp", "current_user", "session_user"]
+)
 def test_functions_in_disguise(word: str) -> None:
     """DuckDB takes these words for functions where no column has the name."""
     with pytest.raises(CqlErrors) as found:
@@ -112,7 +114,8 @@ def test_allowed(expression: str) -> None:
 
 def test_the_list_fits_the_duckdb_that_is_installed() -> None:
     rows = duckdb.connect().execute(
-        "SELECT lower(function_name), function_type, coalesce(stability, 'CONSISTENT'), coalesce(has_side_effects, false) "
+        "SELECT lower(function_name), function_type, coalesce(stability, 'CONSISTENT'), coalesce(has_side_effects, "
+        "false) "
         "FROM duckdb_functions()"
     )
     known: dict[str, set[tuple[str, str, bool]]] = {}
@@ -161,7 +164,9 @@ def test_a_text_that_is_too_long_is_an_error(sql: str) -> None:
     rows = pa.RecordBatch.from_pydict({"c0": ["x" * 1000, "x"]})
     with pytest.raises(EvaluationError, match=r"would make a text of more than [\d,]+ bytes"):
         evaluate(rows, 2, [Expr(sql, Type.STRING, "")])
-    assert evaluate(rows, 2, [Expr("repeat(c0, 2)", Type.STRING, "")])[0].to_pylist()[1] == "xx", "the connection still works"
+    assert evaluate(rows, 2, [Expr("repeat(c0, 2)", Type.STRING, "")])[0].to_pylist()[1] == "xx", (
+        "the connection still works"
+    )
 
 
 def test_many_long_texts_are_an_error() -> None:

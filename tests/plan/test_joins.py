@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from trees import lines, plan, tree
 
-from kigen.plan.binder.join_order import Link, join_order
-from kigen.plan.nodes import Comparison, Join
+from kigen.plan.binder.from_clause.join_order import Link, join_order
+from kigen.plan.logical import Comparison, Join
 from kigen.plan.types import Type
 
 
@@ -14,7 +14,8 @@ def joins(body: str) -> list[Join]:
     return [node for node in plan(body).walk() if isinstance(node, Join)]
 
 
-# --- keys and guards ----------------------------------------------------------------------------------------------------
+# --- keys and guards
+# ----------------------------------------------------------------------------------------------------
 
 PLACED = {
     "a key that is an expression is computed once, below": (
@@ -28,7 +29,8 @@ PLACED = {
         """,
     ),
     "a key that might raise sees the rows that its input's conditions leave, wherever they are written": (
-        "SELECT a.x FROM a [NOW], b [ROWS 5] WHERE CAST(a.s AS BIGINT) = b.y AND a.s LIKE '1%' AND CAST(a.s AS DOUBLE) > 5",
+        "SELECT a.x FROM a [NOW], b [ROWS 5] WHERE CAST(a.s AS BIGINT) = b.y AND a.s LIKE '1%' AND CAST(a.s AS "
+        "DOUBLE) > 5",
         """
         project x
           join on CAST(a.s AS BIGINT) = y
@@ -50,7 +52,8 @@ PLACED = {
         """,
     ),
     "but not for one of other inputs": (
-        "SELECT a.x FROM a [NOW], b [ROWS 5], c [ROWS 5] WHERE a.x = b.y AND b.y = c.x AND b.q < c.n AND CAST(a.s AS BIGINT) > 3",
+        "SELECT a.x FROM a [NOW], b [ROWS 5], c [ROWS 5] WHERE a.x = b.y AND b.y = c.x AND b.q < c.n AND CAST(a.s AS "
+        "BIGINT) > 3",
         """
         project x
           join on y = x by q < n where b.q < c.n
@@ -112,7 +115,8 @@ def test_placed(name: str) -> None:
     assert tree(plan(body)) == lines(expected)
 
 
-# --- comparisons --------------------------------------------------------------------------------------------------------
+# --- comparisons
+# --------------------------------------------------------------------------------------------------------
 
 COMPARED = {
     "a.x < b.y": [(0, "<", 0)],
@@ -144,7 +148,8 @@ def test_comparisons(condition: str) -> None:
         assert join.residual is not None
 
 
-# --- the order of inputs ------------------------------------------------------------------------------------------------
+# --- the order of inputs
+# ------------------------------------------------------------------------------------------------
 
 
 def links(pairs: set[tuple[int, int]]) -> object:
@@ -174,7 +179,9 @@ def test_no_cross_product_where_another_order_avoids_it() -> None:
         "SELECT * FROM a [ROWS 5], b [ROWS 5], c [ROWS 5], a [NOW] z WHERE z.x = b.y AND c.n = z.x AND a.x = c.y",
     ):
         assert all(join.left_keys for join in joins(body))
-    names = [c.name for c in plan("SELECT * FROM b [ROWS 5], a [ROWS 5], c [ROWS 5] WHERE a.x = c.x AND c.y = b.y").schema]
+    names = [
+        c.name for c in plan("SELECT * FROM b [ROWS 5], a [ROWS 5], c [ROWS 5] WHERE a.x = c.x AND c.y = b.y").schema
+    ]
     assert names == ["y", "q", "r", "u", "x", "p", "s", "t", "x_1", "y_1", "n"]
 
 

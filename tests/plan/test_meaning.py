@@ -1,4 +1,5 @@
-"""The plan means what the text means: each query's plan, written back as SQL node by node, gives DuckDB's own answer to the text.
+"""The plan means what the text means: each query's plan, written back as SQL node by node, gives DuckDB's own answer to
+the text.
 
 Windows play no part here: every stream is a table all of whose rows are alive.
 """
@@ -14,7 +15,7 @@ import duckdb
 import pytest
 
 from kigen.plan import bind
-from kigen.plan.nodes import (
+from kigen.plan.logical import (
     AggFunc,
     Aggregate,
     Distinct,
@@ -57,7 +58,8 @@ QUERIES = [
     "SELECT 1, 1.5, 'x', NULL, TRUE, a IS NULL, a IS NOT NULL, a BETWEEN 1 AND 2, a NOT IN (1, 2) FROM s [NOW] z",
     "SELECT CASE WHEN a > 1 THEN 'big' WHEN a < 0 THEN 'neg' ELSE c END AS size, COALESCE(a, 0), "
     "CAST(a AS DOUBLE), a::VARCHAR FROM s [ROWS 1]",
-    "SELECT date_trunc('hour', ts), extract(year FROM ts), ts + INTERVAL 1 SECOND, epoch_us(ts), CAST(ts AS DATE) AS day FROM s [NOW]",
+    "SELECT date_trunc('hour', ts), extract(year FROM ts), ts + INTERVAL 1 SECOND, epoch_us(ts), CAST(ts AS DATE) AS "
+    "day FROM s [NOW]",
     "SELECT a FROM s [ROWS 5] WHERE a > 1 AND (b > 0 OR c = 'q') AND NOT coalesce(d, FALSE)",
     "SELECT a + 1 AS n, n * 2 AS m FROM s [ROWS 5] WHERE n > 1 AND m < 100",
     "SELECT s.a, z.a, z.e FROM s [ROWS 1], t [ROWS 2] AS z WHERE s.a = z.a",
@@ -73,31 +75,37 @@ QUERIES = [
     "SELECT * FROM t [ROWS 1] p, t [ROWS 2] q, u [ROWS 3] r WHERE p.a = r.x AND r.x = q.a AND r.y > 'a' AND 1 = 1",
     "SELECT p.a FROM t [ROWS 1] p, t [ROWS 2] q JOIN u [ROWS 1] ON e > x AND q.a = u.x WHERE p.a = q.a",
     "SELECT p.a FROM (t [ROWS 1] p JOIN u [ROWS 1] ON p.a = x) JOIN t [ROWS 2] q ON p.a = q.a",
-    "SELECT p.a FROM t [ROWS 1] p, t [ROWS 2] q WHERE p.a = q.a AND p.C = q.C AND CAST(p.e AS DOUBLE) / q.e > 0.5 AND p.e // 2 = 5",
+    "SELECT p.a FROM t [ROWS 1] p, t [ROWS 2] q WHERE p.a = q.a AND p.C = q.C AND CAST(p.e AS DOUBLE) / q.e > 0.5 "
+    "AND p.e // 2 = 5",
     "SELECT p.a FROM s [ROWS 1] p, s [ROWS 2] q WHERE p.d = q.d AND p.ts = q.ts",
     "SELECT s.a, t.e FROM s [ROWS 1], t [ROWS 2] WHERE s.a % 2 = t.e % 7",
     "SELECT s.a, t.e FROM s [ROWS 1], t [ROWS 2] WHERE CAST(s.c AS BIGINT) = t.a * 4 AND s.c = '12'",
-    "SELECT s.a, t.e FROM s [ROWS 1], t [ROWS 2] WHERE s.a = t.a AND s.a <> 0 AND t.e <> 0 AND 10 // s.a > 1 AND 100 % t.e = 0",
+    "SELECT s.a, t.e FROM s [ROWS 1], t [ROWS 2] WHERE s.a = t.a AND s.a <> 0 AND t.e <> 0 AND 10 // s.a > 1 AND 100 "
+    "% t.e = 0",
     "SELECT s.a, t.e FROM s [ROWS 1] JOIN t [ROWS 2] ON s.a <= t.e AND t.e < s.a + 20",
-    "SELECT s.a, t.e, x FROM s [ROWS 1], t [ROWS 2], u [ROWS 3] WHERE t.e BETWEEN s.a AND s.a * 10.5 AND x > s.a AND x * 1.1 <= t.e",
+    "SELECT s.a, t.e, x FROM s [ROWS 1], t [ROWS 2], u [ROWS 3] WHERE t.e BETWEEN s.a AND s.a * 10.5 AND x > s.a AND "
+    "x * 1.1 <= t.e",
     "SELECT p.ts, q.ts FROM s [ROWS 1] p, s [ROWS 2] q WHERE q.ts BETWEEN p.ts AND p.ts + INTERVAL 1 HOUR",
     "SELECT s.b, x FROM s [ROWS 1], u [ROWS 2] WHERE b < x",
     "SELECT s.a FROM s [ROWS 1], t [ROWS 2], u [ROWS 3] WHERE s.a + t.e = x * 6 AND s.a = t.a",
     "SELECT * FROM u [ROWS 1], s [ROWS 2], t [ROWS 3] WHERE s.a = t.a AND t.e = 10 AND s.a IN (1, 2)",
     "SELECT a FROM s [ROWS 5] WHERE 10 // a > 1 AND a <> 0",
     "SELECT a, n FROM (SELECT a, COUNT(*) AS n FROM s [ROWS 5] GROUP BY a) WHERE a > 0 AND n > 1",
-    "SELECT a, n FROM (SELECT a, COUNT(*) AS n FROM s [ROWS 5] GROUP BY a HAVING COUNT(*) < 9) WHERE a <> 0 AND 10 // a > 1",
+    "SELECT a, n FROM (SELECT a, COUNT(*) AS n FROM s [ROWS 5] GROUP BY a HAVING COUNT(*) < 9) WHERE a <> 0 AND 10 "
+    "// a > 1",
     "SELECT n FROM (SELECT COUNT(*) AS n FROM s [ROWS 5]) WHERE n > 100 OR 1 = 2",
     "SELECT * FROM (SELECT a, c FROM s [ROWS 5] EXCEPT SELECT a, c FROM t [ROWS 5]) WHERE a > 0 OR c = 'p'",
     "SELECT * FROM (SELECT a FROM s [ROWS 5] INTERSECT ALL SELECT x FROM u [ROWS 5]) q WHERE a > 1",
-    "SELECT * FROM (SELECT a, 'l' AS side FROM s [ROWS 5] UNION ALL SELECT e, 'r' FROM t [ROWS 5]) WHERE side = 'r' AND a > 5",
+    "SELECT * FROM (SELECT a, 'l' AS side FROM s [ROWS 5] UNION ALL SELECT e, 'r' FROM t [ROWS 5]) WHERE side = 'r' "
+    "AND a > 5",
     "SELECT * FROM (SELECT DISTINCT a + 1 AS n, c FROM s [ROWS 5]) WHERE n * 2 > 4 AND c LIKE 'p%'",
     "SELECT * FROM (SELECT s.a, t.e, t.C AS k, s.c FROM s [ROWS 5], t [ROWS 5]) WHERE a = e / 10 AND k = c",
     "SELECT * FROM (SELECT s.a, t.e FROM s [ROWS 5], t [ROWS 5] WHERE s.a = t.a) WHERE a > 1 AND e < 21 AND a < e",
     "SELECT * FROM (SELECT a AS k, d FROM s [ROWS 5]) p "
     "JOIN (SELECT a, SUM(e) AS e FROM t [ROWS 5] GROUP BY a) q ON k = a WHERE k = 2 AND d IS NULL",
     "SELECT COUNT(*), COUNT(a), SUM(a), AVG(a), MIN(c), MAX(ts), SUM(b), SUM(d), MIN(d) FROM s [ROWS 5]",
-    "SELECT count(), AVG(a) * 2 + COUNT(*) AS k, CASE WHEN COUNT(*) > 1 THEN 'many' ELSE 'few' END FROM s [ROWS 5] WHERE a < 0",
+    "SELECT count(), AVG(a) * 2 + COUNT(*) AS k, CASE WHEN COUNT(*) > 1 THEN 'many' ELSE 'few' END FROM s [ROWS 5] "
+    "WHERE a < 0",
     "SELECT c, COUNT(*) FROM s [ROWS 5] GROUP BY c",
     "SELECT c, SUM(a) AS total FROM s [ROWS 5] GROUP BY c HAVING total > 1",
     "SELECT c, SUM(a) AS a FROM s [ROWS 5] GROUP BY c HAVING a > 1",
@@ -139,8 +147,10 @@ QUERIES = [
     "SELECT * FROM (SELECT a FROM s [ROWS 5] UNION SELECT a FROM t [ROWS 2]) q JOIN u [ROWS 2] ON q.a = u.x",
     "SELECT t.*, s.a FROM s [ROWS 1], t [ROWS 1] WHERE s.c = t.c",
     'SELECT "a", "C" FROM s [ROWS 5] -- the end\n WHERE /* not > */ a >= 1',
-    "SELECT greatest(a, 1), least(b, 2.0), abs(a), round(b, 1), floor(b), ceil(b), sqrt(abs(b)), sign(a), power(2, 3) FROM s [ROWS 2]",
-    "SELECT concat(c, 'x', a), replace(c, 'p', 'P'), trim(c), lpad(c, 3, '-'), left(c, 1), strpos(c, 'p'), nullif(c, 'p') FROM s [ROWS 2]",
+    "SELECT greatest(a, 1), least(b, 2.0), abs(a), round(b, 1), floor(b), ceil(b), sqrt(abs(b)), sign(a), power(2, "
+    "3) FROM s [ROWS 2]",
+    "SELECT concat(c, 'x', a), replace(c, 'p', 'P'), trim(c), lpad(c, 3, '-'), left(c, 1), strpos(c, 'p'), nullif(c, "
+    "'p') FROM s [ROWS 2]",
     "SELECT a FROM s [ROWS 5] WHERE a = 2 OR a = 1 AND b > 100",
     "SELECT NOT a = 2, a = 2 IS NULL, - a ** 2, a + 1 = 3 AND d, a & 1, a | 4, abs(a) << 1, a <> 2, a != 2, "
     "a IS DISTINCT FROM 2 FROM s [ROWS 5]",
@@ -183,7 +193,9 @@ def _joined(node: Join, children: list[str]) -> str:
     for a, b in zip(node.left_keys, node.right_keys, strict=True):
         assert node.left.schema[a].type is node.right.schema[b].type, "keys must have one type"
     tests = [f"l.c{a} = r.c{b}" for a, b in zip(node.left_keys, node.right_keys, strict=True)]
-    tests += [f"l.c{c.left} {c.op} r.c{c.right}" for c in node.comparisons]  # hints: they must take away nothing that the residual keeps
+    tests += [
+        f"l.c{c.left} {c.op} r.c{c.right}" for c in node.comparisons
+    ]  # hints: they must take away nothing that the residual keeps
     on = " AND ".join(tests) or "TRUE"
     sql = f"SELECT {left}, {right} FROM {children[0]} l JOIN {children[1]} r ON {on}"
     return sql if node.residual is None else f"SELECT * FROM ({sql}) WHERE {node.residual.sql}"

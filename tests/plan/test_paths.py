@@ -1,4 +1,5 @@
-"""Outputs never touch inputs, nor each other: refused at `check`, at the place where the output is written; nothing is opened."""
+"""Outputs never touch inputs, nor each other: refused at `check`, at the place where the output is written; nothing is
+opened."""
 
 from __future__ import annotations
 
@@ -46,12 +47,17 @@ REFUSED = {
     "a folder that holds the input": STREAM.format("data/in.csv") + query("q", "parquet (path = 'data')"),
     "a folder above the input": STREAM.format("data/in.csv") + query("q", "parquet (path = '.')"),
     "the app file": STREAM.format("data/in.csv") + query("q", "csv (path = 'app.cql')"),
-    "two queries into one file": STREAM.format("data/in.csv") + query("q", "csv (path = 'o.csv')") + query("r", "csv (path = './o.csv')"),
-    "two queries into one folder": STREAM.format("data/in.csv") + query("q", "parquet (path = 'o')") + query("r", "parquet (path = 'o/')"),
-    "a file in another's way": STREAM.format("data/in.csv") + query("q", "csv (path = 'o')") + query("r", "csv (path = 'o/r.csv')"),
-    "what is shed": "CREATE STREAM t (v BIGINT) FROM synthetic (rate = 1) SHED ABOVE 5 PER SECOND INTO csv (path = 'data/in.csv');\n"
-    + STREAM.format("data/in.csv")
-    + "CREATE QUERY q AS SELECT v FROM s [NOW];\n",
+    "two queries into one file": STREAM.format("data/in.csv")
+    + query("q", "csv (path = 'o.csv')")
+    + query("r", "csv (path = './o.csv')"),
+    "two queries into one folder": STREAM.format("data/in.csv")
+    + query("q", "parquet (path = 'o')")
+    + query("r", "parquet (path = 'o/')"),
+    "a file in another's way": STREAM.format("data/in.csv")
+    + query("q", "csv (path = 'o')")
+    + query("r", "csv (path = 'o/r.csv')"),
+    "what is shed": "CREATE STREAM t (v BIGINT) FROM synthetic (rate = 1) SHED ABOVE 5 PER SECOND INTO csv (path = "
+    "'data/in.csv');\n" + STREAM.format("data/in.csv") + "CREATE QUERY q AS SELECT v FROM s [NOW];\n",
 }
 
 
@@ -61,7 +67,11 @@ def test_refused_at_check(case: str, tmp_path: Path) -> None:
     file.write_text(REFUSED[case], encoding="utf-8")
     done = runner.invoke(app, ["check", "app.cql"])
     assert done.exit_code == 2, done.output
-    line = next(i for i, text in enumerate(REFUSED[case].splitlines(), 1) if "INTO" in text and (i == 1 or text.startswith("CREATE QUERY")))
+    line = next(
+        i
+        for i, text in enumerate(REFUSED[case].splitlines(), 1)
+        if "INTO" in text and (i == 1 or text.startswith("CREATE QUERY"))
+    )
     assert f"app.cql:{line + ('two' in case or 'way' in case)}:" in done.stderr
     assert "^^^" in done.stderr
     assert "would overwrite" in done.stderr or "are the same" in done.stderr
@@ -69,7 +79,11 @@ def test_refused_at_check(case: str, tmp_path: Path) -> None:
 
 
 def test_what_is_apart_passes(tmp_path: Path) -> None:
-    text = STREAM.format("data/*.csv") + query("q", "csv (path = 'data/out/q.csv')") + query("r", "parquet (path = 'data/out')")
+    text = (
+        STREAM.format("data/*.csv")
+        + query("q", "csv (path = 'data/out/q.csv')")
+        + query("r", "parquet (path = 'data/out')")
+    )
     (tmp_path / "app.cql").write_text(text, encoding="utf-8")
     load_app("app.cql", "out")
     load_app("app.cql", "data/out2")
@@ -85,7 +99,9 @@ def test_names_that_would_leave_the_folder(name: str) -> None:
 
 
 def test_the_folder_of_output(tmp_path: Path) -> None:
-    (tmp_path / "app.cql").write_text(STREAM.format("data/in.csv") + 'CREATE QUERY "in" AS SELECT v FROM s [NOW];', encoding="utf-8")
+    (tmp_path / "app.cql").write_text(
+        STREAM.format("data/in.csv") + 'CREATE QUERY "in" AS SELECT v FROM s [NOW];', encoding="utf-8"
+    )
     for command in (["check", "app.cql", "--output", "folder"], ["run", "app.cql", "--drain", "--output", "folder"]):
         done = runner.invoke(app, command)
         assert done.exit_code == 2, done.output
@@ -95,7 +111,9 @@ def test_the_folder_of_output(tmp_path: Path) -> None:
         Engine().prepare("app.cql", output="folder")
     with pytest.raises(ArgumentError, match="would overwrite"):
         Engine().prepare(load_app("app.cql"), output="folder")
-    (tmp_path / "o.cql").write_text(STREAM.format("data/in.csv") + query("q", "csv (path = 'out/q.csv')"), encoding="utf-8")
+    (tmp_path / "o.cql").write_text(
+        STREAM.format("data/in.csv") + query("q", "csv (path = 'out/q.csv')"), encoding="utf-8"
+    )
     done = runner.invoke(app, ["check", "o.cql", "--output", "out"])
     assert done.exit_code == 2
     assert "are the same" in done.stderr

@@ -6,7 +6,7 @@ import pytest
 from trees import STREAMS, lines, plan, tree
 
 from kigen.plan import bind
-from kigen.plan.nodes import Join
+from kigen.plan.logical import Join
 
 PUSHED = {
     "through a projection, its expressions put in place": (
@@ -76,7 +76,8 @@ PUSHED = {
         """,
     ),
     "into every input of UNION ALL": (
-        "SELECT * FROM (SELECT x FROM a [ROWS 5] UNION ALL SELECT y FROM b [ROWS 5] UNION ALL SELECT x FROM c [ROWS 5]) WHERE x > 2",
+        "SELECT * FROM (SELECT x FROM a [ROWS 5] UNION ALL SELECT y FROM b [ROWS 5] UNION ALL SELECT x FROM c [ROWS "
+        "5]) WHERE x > 2",
         """
         union all
           project x
@@ -184,7 +185,10 @@ def test_queries_that_filter_alike_still_share() -> None:
 
 
 def test_a_firm_deadline_shares_nothing_so_its_plan_is_entered() -> None:
-    app = bind(f"{STREAMS} CREATE QUERY p AS {GROUPS}; CREATE QUERY q DEADLINE 1 SECOND FIRM AS SELECT * FROM ({GROUPS}) WHERE x = 3;")
+    app = bind(
+        f"{STREAMS} CREATE QUERY p AS {GROUPS}; CREATE QUERY q DEADLINE 1 SECOND FIRM AS SELECT * FROM ({GROUPS}) "
+        "WHERE x = 3;"
+    )
     assert tree(app.queries[1].root)[2] == "    filter x = 3"
 
 
@@ -194,7 +198,8 @@ def test_names_stay_what_the_query_calls_them() -> None:
     assert [[c.name for c in q.schema] for q in app.queries] == [["one"], ["two"]]
 
 
-# --- conditions above a join --------------------------------------------------------------------------------------------
+# --- conditions above a join
+# --------------------------------------------------------------------------------------------
 
 INSIDE = "SELECT a.x, p, s, b.y, q, r FROM a [ROWS 5], b [ROWS 5]"
 TAKEN = {

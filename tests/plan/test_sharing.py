@@ -7,9 +7,9 @@ from oracle.generate import generate_family
 from oracle.render_cql import app_text
 
 from kigen.plan import bind
-from kigen.plan.nodes import Filter, Node, Project
-from kigen.plan.shared_join import JoinShare, SharedJoin, window_below
-from kigen.plan.slices import join_slices
+from kigen.plan.logical import Filter, Node, Project
+from kigen.plan.shared_joins.share_nodes import JoinShare, SharedJoin, window_below
+from kigen.plan.shared_joins.slices import join_slices
 from kigen.plan.tasks import extract_tasks
 
 STREAMS = """
@@ -49,9 +49,14 @@ SAME = {
     "in one query": [f"{on(R1, R1)} UNION ALL {on(R2, R2)}"],
     "keys as DOUBLE": [f"SELECT a.k FROM a {w}, b {w} WHERE a.k = b.y AND c = '{w[7]}'" for w in (R1, R2)],
     "a key that is an expression": [f"SELECT a.k FROM a {w}, b {w} WHERE a.k + 1 = b.k" for w in (R1, R2)],
-    "a key that is a remainder, and filters": [f"SELECT a.k FROM a {w}, b {w} WHERE a.k % 7 = b.k AND c = '{w[7]}'" for w in (R1, R2)],
+    "a key that is a remainder, and filters": [
+        f"SELECT a.k FROM a {w}, b {w} WHERE a.k % 7 = b.k AND c = '{w[7]}'" for w in (R1, R2)
+    ],
     "an inequality of an expression": [on(R1, R1, "AND a.x + 1 < b.y"), on(R2, R2)],
-    "several inequalities of expressions": [on(R1, R1, "AND a.x + 1 < b.y * 2"), on(R2, R2, "AND a.x - 1 > b.y + 1 AND a.x < b.y")],
+    "several inequalities of expressions": [
+        on(R1, R1, "AND a.x + 1 < b.y * 2"),
+        on(R2, R2, "AND a.x - 1 > b.y + 1 AND a.x < b.y"),
+    ],
     "a condition that might raise": [on(R1, R1, "WHERE CAST(c AS BIGINT) > 1 AND c <> ''"), on(R2, R2)],
     "streams of queries": [f"SELECT s.k FROM a {w} JOIN (SELECT k, y FROM b {w}) s ON a.k = s.k" for w in (R1, R2)],
 }
@@ -66,7 +71,8 @@ APART = {
     "sides exchanged": [on(R1, R1), f"SELECT a.k FROM b {R2}, a {R2} WHERE a.k = b.k"],
     "equal joins are one already": [on(R1, R1), on(R1, R1)],
     "a filter below an expression that might fail": [
-        f"SELECT s.n FROM (SELECT CAST(c AS BIGINT) AS n FROM a {w} WHERE c <> '{w[7]}') s JOIN b {w} ON s.n = b.k" for w in (R1, R2)
+        f"SELECT s.n FROM (SELECT CAST(c AS BIGINT) AS n FROM a {w} WHERE c <> '{w[7]}') s JOIN b {w} ON s.n = b.k"
+        for w in (R1, R2)
     ],
 }
 
@@ -145,7 +151,10 @@ def test_a_query_keeps_its_names() -> None:
 
 
 def test_shared_joins_over_streams_of_shared_joins() -> None:
-    inner = [f"CREATE QUERY i{n} AS ISTREAM(SELECT a.k AS k, y FROM a {w} JOIN b {w} ON a.k = b.k);" for n, w in enumerate((R1, R2))]
+    inner = [
+        f"CREATE QUERY i{n} AS ISTREAM(SELECT a.k AS k, y FROM a {w} JOIN b {w} ON a.k = b.k);"
+        for n, w in enumerate((R1, R2))
+    ]
     outer = [f"CREATE QUERY o{n} AS SELECT b.k FROM i0 {w}, b {w} WHERE i0.k = b.k;" for n, w in enumerate((R1, R3))]
     (task,) = extract_tasks(bind(STREAMS + "".join(inner + outer)))
     found = joins_in(*(q.root for q in task.queries))
@@ -155,7 +164,9 @@ def test_shared_joins_over_streams_of_shared_joins() -> None:
 
 def test_slices_groups_and_weights() -> None:
     """Reaches 1, 2 and 12 s: the first two are worth as much a second, the third less."""
-    app = bind(STREAMS + "".join(f"CREATE QUERY q{i} AS {on(w, w)};" for i, w in enumerate((R1, "[RANGE 12 SECONDS]", R2, R2))))
+    app = bind(
+        STREAMS + "".join(f"CREATE QUERY q{i} AS {on(w, w)};" for i, w in enumerate((R1, "[RANGE 12 SECONDS]", R2, R2)))
+    )
     (task,) = extract_tasks(app)
     (slices,) = join_slices(task)
     assert slices.join.reaches == (1_000_000, 2_000_000, 12_000_000)
@@ -168,7 +179,12 @@ def test_slices_groups_and_weights() -> None:
 def test_firm_deadlines_share_among_themselves() -> None:
     clauses = ("", "DEADLINE 1 SECOND FIRM", "DEADLINE 1 SECOND FIRM", "DEADLINE 2 SECONDS FIRM", "DEADLINE 1 SECOND")
     windows = [f"[RANGE {n} SECONDS]" for n in (5, 6, 7, 8, 9)]
-    app = bind(STREAMS + "".join(f"CREATE QUERY q{i} {c} AS {on(w, w)};" for i, (c, w) in enumerate(zip(clauses, windows, strict=True))))
+    app = bind(
+        STREAMS
+        + "".join(
+            f"CREATE QUERY q{i} {c} AS {on(w, w)};" for i, (c, w) in enumerate(zip(clauses, windows, strict=True))
+        )
+    )
     planned = {q.name: q.root for task in extract_tasks(app) for q in task.queries}
     found = {name: [join.reaches[-1] // 1_000_000 for join in joins_in(root)] for name, root in planned.items()}
     assert found == {"q0": [9], "q4": [9], "q1": [7], "q2": [7], "q3": []}

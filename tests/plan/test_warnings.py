@@ -24,13 +24,18 @@ def warned(*bodies: str) -> tuple[CqlWarning, ...]:
 CROSSES = {
     "SELECT a.k FROM a [RANGE 10 SECONDS], b [ROWS 7]": "cross product: each tuple of a meets up to 7 rows, "
     "each tuple of b meets about 5,000 rows",
-    "SELECT a.k FROM a [ROWS 3], b [RANGE 10 SECONDS]": "each tuple of a meets all rows alive on the other side (range 10 s)",
-    "SELECT a.k FROM a [ROWS 3], b [ROWS 9] WHERE a.x <> b.y": "cross product: each tuple of a meets up to 9 rows, each tuple of b meets "
+    "SELECT a.k FROM a [ROWS 3], b [RANGE 10 SECONDS]": "each tuple of a meets all rows alive on the other side "
+    "(range 10 s)",
+    "SELECT a.k FROM a [ROWS 3], b [ROWS 9] WHERE a.x <> b.y": "cross product: each tuple of a meets up to 9 rows, "
+    "each tuple of b meets "
     "up to 3 rows; only then is its condition tested",
-    "SELECT a.k FROM a [ROWS 3], b [ROWS 9] WHERE a.x < b.y": "no equality, only an inequality: each tuple of a meets up to 9 rows",
-    "SELECT a.k FROM a [ROWS 3] JOIN b [UNBOUNDED] ON u BETWEEN t AND t + INTERVAL 1 SECOND": "every earlier row of the other side",
+    "SELECT a.k FROM a [ROWS 3], b [ROWS 9] WHERE a.x < b.y": "no equality, only an inequality: each tuple of a "
+    "meets up to 9 rows",
+    "SELECT a.k FROM a [ROWS 3] JOIN b [UNBOUNDED] ON u BETWEEN t AND t + INTERVAL 1 SECOND": "every earlier row of "
+    "the other side",
     "SELECT a.k FROM a [NOW], b [NOW]": "all rows of the other side at the same instant",
-    "SELECT p.k FROM a [ROWS 3] p, a [ROWS 3] q WHERE p.x < q.x": "each tuple of a meets up to 3 rows, as far as the inequality allows",
+    "SELECT p.k FROM a [ROWS 3] p, a [ROWS 3] q WHERE p.x < q.x": "each tuple of a meets up to 3 rows, as far as the "
+    "inequality allows",
 }
 
 
@@ -45,7 +50,8 @@ def test_a_join_without_an_equality(body: str) -> None:
 NO_CROSS = [
     "SELECT a.k FROM a [ROWS 3], b [ROWS 9] WHERE a.k = b.k AND a.x < b.y",
     "SELECT a.k FROM a [ROWS 3], b [ROWS 9] WHERE a.k % 5 = b.k",
-    "SELECT * FROM (SELECT a.k, b.k AS l FROM a [ROWS 3], b [ROWS 9]) WHERE k = l",  # the condition outside became a key
+    # the condition outside became a key
+    "SELECT * FROM (SELECT a.k, b.k AS l FROM a [ROWS 3], b [ROWS 9]) WHERE k = l",
     "SELECT a.k FROM a [ROWS 3], (SELECT MAX(y) AS top FROM b [ROWS 9]) WHERE x >= top",  # one row multiplies nothing
     "SELECT a.k FROM a [RANGE 3 SECONDS], b [ROWS 1]",
     "SELECT p.k FROM a [ROWS 3] p, b [ROWS 3], a [ROWS 3] q WHERE p.k = q.k AND q.x = b.y",
@@ -59,7 +65,8 @@ def test_no_warning_of_a_join(body: str) -> None:
 
 ENDLESS = {
     "SELECT a.k FROM a [NOW], b [UNBOUNDED] WHERE a.k = b.k": "a join keeps every tuple of b for ever",
-    "SELECT a.k FROM a [NOW], (SELECT k FROM b [UNBOUNDED] WHERE y > 1) s WHERE a.k = s.k": "a join keeps every tuple of b for ever",
+    "SELECT a.k FROM a [NOW], (SELECT k FROM b [UNBOUNDED] WHERE y > 1) s WHERE a.k = s.k": "a join keeps every "
+    "tuple of b for ever",
     "SELECT k, COUNT(*) FROM b [UNBOUNDED] GROUP BY k": "GROUP BY keeps a group for every value of k that b ever had",
     "SELECT DISTINCT y FROM b [UNBOUNDED]": "DISTINCT keeps every different row of b for ever",
     "SELECT k FROM a [NOW] EXCEPT SELECT k FROM b [UNBOUNDED]": "EXCEPT keeps every different row of b for ever",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
+from kigen_lab.simulate.shared_joins.window_sets import PAPER_ORDERS, paper_windows, random_windows
 
-from kigen.plan.window_hull import window_hull
-from kigen.simulate.shared_join_windows import PAPER_ORDERS, paper_windows, random_windows
+from kigen.plan.shared_joins.window_hull import window_hull
 
 
 @pytest.mark.parametrize("name", PAPER_ORDERS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kigen.plan import bind
 from kigen.plan.labels import describe_node
-from kigen.plan.nodes import Aggregate, Node
+from kigen.plan.logical import Aggregate, Node
 
 STREAMS = """
 CREATE STREAM a (x BIGINT, p DOUBLE, s STRING, t TIMESTAMP) FROM synthetic (rate = 10);

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kigen_lab.simulate.standby.machine.topology import Mode, Recovery, Standby, Stream, Topology
 from protocol.operators import Item, Operator, range_join, range_sum, rows_sum, run, select
 from protocol.world import World, build
-
-from kigen.standby.topology import Mode, Recovery, Standby, Stream, Topology
 
 ITEMS: list[Item] = [(0, 2), (1, 3), (2, 4), (5, 6), (6, 3), (6, 8)]
 OPERATORS = {"selection": select(lambda v: v != 3), "range": range_sum(2), "rows": rows_sum(2)}
@@ -46,8 +45,11 @@ class Case:
     expected: list[Item]
     seen: Counter[str] = field(default_factory=Counter)
 
-    def checked(self, check: Check = precise, kept: int | None = None) -> tuple[World, Callable[[World], None], Callable[[World], None]]:
-        """The world, what holds always, what holds at rest. `kept`: the most that a source may still hold then, all being acknowledged."""
+    def checked(
+        self, check: Check = precise, kept: int | None = None
+    ) -> tuple[World, Callable[[World], None], Callable[[World], None]]:
+        """The world, what holds always, what holds at rest. `kept`: the most that a source may still hold then, all
+        being acknowledged."""
 
         def judge(now: World, at_rest: bool) -> None:
             stuck = any(str(replica.stuck) for name, replica in now.replicas.items() if name not in now.down)
@@ -68,7 +70,9 @@ class Case:
 
 
 def chain(mode: Mode, batch: float = 2, recovery: Recovery = "precise", **more: Any) -> Topology:
-    return Topology((Stream("s", "U", ("N",)), Stream("r", "N", ("D",))), {"N": Standby(mode, batch, recovery=recovery, **more)})
+    return Topology(
+        (Stream("s", "U", ("N",)), Stream("r", "N", ("D",))), {"N": Standby(mode, batch, recovery=recovery, **more)}
+    )
 
 
 def one_chain(topology: Topology, operator: Operator, tuples: int, **budget: int) -> Case:
@@ -76,7 +80,9 @@ def one_chain(topology: Topology, operator: Operator, tuples: int, **budget: int
     return Case(world, run(operator, [("s", offset, item) for offset, item in enumerate(ITEMS[:tuples])]))
 
 
-def two_nodes(first: float, second: float, tuples: int, returning: Any = "rebuild", operator: str = "range", **budget: int) -> Case:
+def two_nodes(
+    first: float, second: float, tuples: int, returning: Any = "rebuild", operator: str = "range", **budget: int
+) -> Case:
     """U -> N -> M -> D, both with a standby; N runs the operator, M a window of two rows."""
     streams = (Stream("s", "U", ("N",)), Stream("r", "N", ("M",)), Stream("q", "M", ("D",)))
     standby = {node: Standby("lazy", batch, returning=returning) for node, batch in (("N", first), ("M", second))}
@@ -92,6 +98,10 @@ def join(mode: Mode, batch: float, returning: Any, **budget: int) -> Case:
     left, right = [(0, 1), (2, 2), (3, 3), (7, 4), (9, 9)], [(1, 5), (3, 6), (4, 7), (8, 8), (9, 1)]
     operators = {"A": NONE, "B": NONE, "N": range_join(3), "D": NONE}
     sources: dict[str, tuple[str, list[Item]]] = {"A": ("a", left), "B": ("b", right)}
-    world = build(Topology(streams, {"N": Standby(mode, batch, returning=returning)}), operators, sources, "D.0", **budget)
-    fed = [("a", offset, item) for offset, item in enumerate(left)] + [("b", offset, item) for offset, item in enumerate(right)]
+    world = build(
+        Topology(streams, {"N": Standby(mode, batch, returning=returning)}), operators, sources, "D.0", **budget
+    )
+    fed = [("a", offset, item) for offset, item in enumerate(left)] + [
+        ("b", offset, item) for offset, item in enumerate(right)
+    ]
     return Case(world, run(operators["N"], fed))

@@ -1,9 +1,10 @@
-"""What may happen to the machines of `kigen.standby`, in every order.
+"""What may happen to the machines of `kigen_lab.simulate.standby.machine`, in every order.
 
-Moves: a message at the head of a link arrives; a source makes its next tuple; a sink acknowledges. Faults, as far as the budget goes:
-`crash` of a replica (what it sent may still arrive, or not), `suspect`: a takeover though the primary lives (it was only slow), `cut` of
-a link with all that was under way on it, `back`: a crashed replica begins anew without state, `copy`: passive standby's copy. A replica
-whose primary is down takes over at some time. A world without moves but faults is at rest: there the whole output must have come.
+Moves: a message at the head of a link arrives; a source makes its next tuple; a sink acknowledges. Faults, as far as
+the budget goes: `crash` of a replica (what it sent may still arrive, or not), `suspect`: a takeover though the primary
+lives (it was only slow), `cut` of a link with all that was under way on it, `back`: a crashed replica begins anew
+without state, `copy`: passive standby's copy. A replica whose primary is down takes over at some time. A world without
+moves but faults is at rest: there the whole output must have come.
 """
 
 from __future__ import annotations
@@ -11,27 +12,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from kigen_lab.simulate.standby.machine import events as e
+from kigen_lab.simulate.standby.machine import messages as m
+from kigen_lab.simulate.standby.machine.cuts import Cut
+from kigen_lab.simulate.standby.machine.replica import Replica
+from kigen_lab.simulate.standby.machine.topology import Place
 from protocol.search import Found, Search
 from protocol.world import World, empty
-
-from kigen.standby import events as e
-from kigen.standby import messages as m
-from kigen.standby.cuts import Cut
-from kigen.standby.replica import Replica
-from kigen.standby.topology import Place
 
 Move = tuple[object, World]
 
 
-def explore(first: World, always: Callable[[World], None], at_rest: Callable[[World], None], crashable: set[str]) -> Found:
+def explore(
+    first: World, always: Callable[[World], None], at_rest: Callable[[World], None], crashable: set[str]
+) -> Found:
     return _search(first, always, at_rest, crashable).explore()
 
 
-def wander(world: World, always: Callable[[World], None], at_rest: Callable[[World], None], crashable: set[str], seed: int) -> int:
+def wander(
+    world: World, always: Callable[[World], None], at_rest: Callable[[World], None], crashable: set[str], seed: int
+) -> int:
     return _search(world, always, at_rest, crashable).wander(seed)
 
 
-def _search(first: World, always: Callable[[World], None], at_rest: Callable[[World], None], crashable: set[str]) -> Search[World]:
+def _search(
+    first: World, always: Callable[[World], None], at_rest: Callable[[World], None], crashable: set[str]
+) -> Search[World]:
     def both_down(world: World) -> bool:
         return any({f"{node}.0", f"{node}.1"} <= world.down for node in world.topology.standby)
 
@@ -73,7 +79,10 @@ def at_leisure(world: World) -> Iterator[Move]:
         if replica.role == "primary":
             for other in replica.place.neighbours:
                 if other not in world.down and world.replicas[other].known[replica.place.node] > replica.epoch:
-                    yield f"{other} hears {name}", world.step(other, e.Delivered(m.Heartbeat(name, replica.epoch, primary=True)))
+                    yield (
+                        f"{other} hears {name}",
+                        world.step(other, e.Delivered(m.Heartbeat(name, replica.epoch, primary=True))),
+                    )
         elif partner not in world.down and world.replicas[partner].role == "secondary" and replica.place.index == 0:
             above = max(replica.epoch, world.replicas[partner].epoch)
             yield f"take over: {name}, nobody leads", world.step(name, e.TakeOver(above))
@@ -108,7 +117,12 @@ def faults(world: World, crashable: set[str]) -> Iterator[Move]:
             node, index = name.split(".")
             replica, host = Replica(Place(world.topology, node, int(index)), fresh=True), empty(world.operators[node])
             after = paid("back")
-            after = replace(after, down=world.down - {name}, replicas={**after.replicas, name: replica}, hosts={**after.hosts, name: host})
+            after = replace(
+                after,
+                down=world.down - {name},
+                replicas={**after.replicas, name: replica},
+                hosts={**after.hosts, name: host},
+            )
             after = after.step(name, e.Started())
             for other in replica.place.neighbours:
                 if other not in after.down:
@@ -116,5 +130,10 @@ def faults(world: World, crashable: set[str]) -> Iterator[Move]:
             yield f"{name} is back", after
     if budget.get("copy"):
         for name, replica in world.replicas.items():
-            if name not in world.down and replica.role == "primary" and replica.place.standby.passive and replica.place.paired:
+            if (
+                name not in world.down
+                and replica.role == "primary"
+                and replica.place.standby.passive
+                and replica.place.paired
+            ):
                 yield f"copy by {name}", paid("copy").step(name, e.CopyNow())

@@ -1,6 +1,7 @@
 """Tiny operators as slow, obvious references: a state is a tuple, a step a function of it.
 
-Items are (time, value). `feed` gives the new state, the results, and leaves `needed` to say which inputs the state still rests on.
+Items are (time, value). `feed` gives the new state, the results, and leaves `needed` to say which inputs the state
+still rests on.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def rows_sum(rows: int, stream: str = "s") -> Operator:
 
 
 def range_join(length: int, left: str = "a", right: str = "b") -> Operator:
-    """Pairs of two streams that are alive together; tuples are worked off in the order of (time, stream), as far as both have come.
+    """Pairs of two streams that are alive together; tuples are worked off in the order of (time, stream), as far as
+    both have come.
 
     How far each stream has come is state too: the last tuple of each is needed, dead or alive.
     """

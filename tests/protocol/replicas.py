@@ -1,8 +1,10 @@
-"""Pairs of replicas, one or two in a row, between S, who makes rows, and D, who wants results: all that is decided is decided by the parts
-that run on real nodes (Parties, Steps, HandAcks, Leading, Whom); queues are lists, a micro-batch a function, a connection is there or not.
+"""Pairs of replicas, one or two in a row, between S, who makes rows, and D, who wants results: all that is decided is
+decided by the parts that run on real nodes (Parties, Steps, HandAcks, Leading, Whom); queues are lists, a micro-batch a
+function, a connection is there or not.
 
-A row is a number: a tuple (0 and above), a mark (-1), the mark of the end (-2), or what stands for a hole (-10 less the results before it).
-Selection keeps nothing: inputs are let go when results are delivered, and holes come up. Differences keeps the last tuple.
+A row is a number: a tuple (0 and above), a mark (-1), the mark of the end (-2), or what stands for a hole (-10 less the
+results before it). Selection keeps nothing: inputs are let go when results are delivered, and holes come up.
+Differences keeps the last tuple.
 """
 
 from __future__ import annotations
@@ -13,12 +15,13 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from kigen.engine.leading import LEADS_ON_S, Leading
-from kigen.links import ENDED, Following
-from kigen.links.parties import Parties
-from kigen.links.record import TUPLES, Record
-from kigen.links.steps import HandAcks, Steps, Unit, reached
-from kigen.links.whom import Seen, Whom
+from kigen.links import Following
+from kigen.queue import ENDED
+from kigen.queue.producers_and_readers import Parties
+from kigen.queue.record import TUPLES, Record
+from kigen.replicas.lead_tracking import LEADS_ON_S, Leading
+from kigen.replicas.relay_units import HandAcks, Steps, Unit, reached
+from kigen.replicas.server_choice import Seen, Whom
 
 MARK, END, HOLE = -1, -2, -10
 SELF, _RELAY = "spark", "relay"
@@ -71,7 +74,9 @@ class Line:
             return
         self.rows += rows[old:]
         count, sequence = len(rows) - old, number + old
-        parties.appended(Record(TUPLES, 0, 0, False, 0, parties.end, count, who.number, who.epoch, sequence, progress_us))
+        parties.appended(
+            Record(TUPLES, 0, 0, False, 0, parties.end, count, who.number, who.epoch, sequence, progress_us)
+        )
         self.trim(parties.trim)
 
     def skip(self, offset: int) -> None:
@@ -92,7 +97,8 @@ class Line:
         del self.rows[: self.parties.start - start]
 
     def read(self, offset: int, at_least: int = 1, skip_trimmed: bool = False) -> tuple[int, list[int]] | None:
-        """Where it begins, and what is there; nothing unless it is `at_least` so much, or no more will come. None: it is not told."""
+        """Where it begins, and what is there; nothing unless it is `at_least` so much, or no more will come. None: it
+        is not told."""
         start, first = self.parties.start, self.parties.beginning(offset)
         assert offset >= start or skip_trimmed, f"offset {offset} is not kept any more, {start} is the first"
         if first is None:
@@ -174,7 +180,9 @@ class Replica:
     @property
     def delivered(self) -> bool:
         """There is something that it could acknowledge."""
-        return self.how.by_hand and bool(self.leading._commits) and self.leading._commits[0][1] <= self.made.parties.start
+        return (
+            self.how.by_hand and bool(self.leading._commits) and self.leading._commits[0][1] <= self.made.parties.start
+        )
 
     @property
     def done(self) -> bool:
@@ -184,7 +192,12 @@ class Replica:
     def copy(self) -> Replica:
         made = copy(self)
         made.given, made.made = self.given.copy(), self.made.copy()
-        made.steps, made.acks, made.leading, made.whom = copy(self.steps), copy(self.acks), copy(self.leading), copy(self.whom)
+        made.steps, made.acks, made.leading, made.whom = (
+            copy(self.steps),
+            copy(self.acks),
+            copy(self.leading),
+            copy(self.whom),
+        )
         made.acks._known, made.leading._commits = copy(self.acks._known), copy(self.leading._commits)
         return made
 
@@ -200,7 +213,17 @@ class Replica:
     def key(self) -> tuple[object, ...]:
         acks, leading = (tuple(self.acks._known), self.acks.last), (self.leading.leads, tuple(self.leading._commits))
         files = (self.given.key(), self.made.key(), self.work, self.worked, self.unit, self.begun)
-        return (*files, self.written, self.up, self.over, following_key(self.steps), self.whom.at, self.eager, acks, leading)
+        return (
+            *files,
+            self.written,
+            self.up,
+            self.over,
+            following_key(self.steps),
+            self.whom.at,
+            self.eager,
+            acks,
+            leading,
+        )
 
     # --- what it does of itself -------------------------------------------------------------------------------------
 
@@ -230,7 +253,9 @@ class Replica:
 
     def append(self, unit: Unit, ended: bool) -> None:
         if unit.rows:
-            self.given.append(numbers(unit.batches), unit.end if self.how.skipping else unit.first, _RELAY, ended and unit.complete)
+            self.given.append(
+                numbers(unit.batches), unit.end if self.how.skipping else unit.first, _RELAY, ended and unit.complete
+            )
             if self.how.by_hand:
                 self.acks.appended(unit, self.given.parties.end)
         elif unit.complete and ended:
@@ -272,7 +297,9 @@ class Replica:
 
     def offered(self, server: Line) -> tuple[int, list[int]] | None:
         assert self.steps is not None
-        return server.read(self.steps.next, 1 if self.how.batch is None or self.eager else self.how.batch, self.how.skipping)
+        return server.read(
+            self.steps.next, 1 if self.how.batch is None or self.eager else self.how.batch, self.how.skipping
+        )
 
     def news(self, server: Line) -> bool:
         assert self.steps is not None
@@ -282,7 +309,9 @@ class Replica:
         first, rows = offered
         waits = bool(self.steps._waiting)
         all_of_it = self.steps.next == server.parties.end
-        return bool(rows) or first > self.steps.next or (server.ended and all_of_it and not self.given.ended and not waits)
+        return (
+            bool(rows) or first > self.steps.next or (server.ended and all_of_it and not self.given.ended and not waits)
+        )
 
     def take(self, server: Line) -> None:
         assert self.steps is not None
@@ -314,7 +343,9 @@ class Chain:
     def over(script: tuple[int, ...], kinds: list[tuple[bool, int | None]], **budget: int) -> Chain:
         """`kinds`: of each pair, whether it keeps nothing, and its batch."""
         names = [(node, f"{node}.1") for node in NODES[: len(kinds)]]
-        readers = [Line.read_by(*pair, required=pair[:1] if kind[0] else pair) for pair, kind in zip(names, kinds, strict=True)]
+        readers = [
+            Line.read_by(*pair, required=pair[:1] if kind[0] else pair) for pair, kind in zip(names, kinds, strict=True)
+        ]
         readers.append(Line.read_by("d"))
         readers[0].parties.open_producer("main", None, "tuples", None)
         pairs = []
@@ -324,7 +355,10 @@ class Chain:
             for line in made:
                 line.parties.open_producer(SELF, None, "batches", None)
             servers = 2 if place else 1
-            one, other = (Replica(name, how, servers, Line.read_by(SELF), line, work) for name, line in zip(pair, made, strict=True))
+            one, other = (
+                Replica(name, how, servers, Line.read_by(SELF), line, work)
+                for name, line in zip(pair, made, strict=True)
+            )
             pairs.append((one, other))
         sink = Replica("d", Following(), 2, Line.read_by("user"), Line.read_by(), Work(True))
         return Chain(script, readers[0], tuple(pairs), sink, tuple(sorted(budget.items())))
@@ -373,7 +407,9 @@ class Chain:
                 start, end = one.made.parties.start, one.made.parties.end
                 assert one.made.rows == rows[start:end], f"{one.name} has {one.made.rows} at {start} of {rows}"
         expected = self.expected[-1]
-        assert self.sink.given.rows == expected[: len(self.sink.given.rows)], f"D has {self.sink.given.rows} of {expected}"
+        assert self.sink.given.rows == expected[: len(self.sink.given.rows)], (
+            f"D has {self.sink.given.rows} of {expected}"
+        )
 
     def check_at_rest(self) -> None:
         """If it has no end, whoever leads is whose acks count."""
@@ -383,7 +419,9 @@ class Chain:
             for place, pair in enumerate(self.pairs):
                 for server, _ in self.servers(pair[0].name) if pair[0].how.by_hand else ():
                     leaders = [one.name for at, one in enumerate(pair) if self.followers(place, at)]
-                    assert server.parties.required == leaders, f"acks of {server.parties.required} count, {leaders} lead"
+                    assert server.parties.required == leaders, (
+                        f"acks of {server.parties.required} count, {leaders} lead"
+                    )
             return
         assert self.sink.given.ended, f"D has {self.sink.given.rows}"
         assert all(any(one.over for one in pair) for pair in self.pairs)
@@ -417,12 +455,16 @@ class Chain:
             if me.how.at_once and server.parties.readers[name].ack < me.there:
                 yield self._moved(f"{name} acknowledges", lambda w: w.servers(name)[me.whom.at][0].ack(name, me.there))
             if me.how.by_hand and me.eager and me.leading.leads and name not in server.parties.required:
-                yield self._moved(f"{name} says that it leads", lambda w: w.named(name).require(w.servers(name)[me.whom.at][0]))
+                yield self._moved(
+                    f"{name} says that it leads", lambda w: w.named(name).require(w.servers(name)[me.whom.at][0])
+                )
             if self._would_join(me):
                 yield self._moved(f"{name} joins others", lambda w: w.named(name).lost())
         for at in others:
             if servers[at][1] and me.unsaid(servers[at][0]):
-                yield self._moved(f"{name} tells the other", lambda w, at=at: w.named(name).tell(w.servers(name)[at][0]))
+                yield self._moved(
+                    f"{name} tells the other", lambda w, at=at: w.named(name).tell(w.servers(name)[at][0])
+                )
 
     def _offers(self, me: Replica, server: Line) -> bool:
         """But for one whose other replica has delivered everything: it will be ended."""
@@ -434,7 +476,9 @@ class Chain:
         place, at, whom = self.place(me.name) - 1, me.whom.at, copy(me.whom)
         if place < 0 or not self.pairs[place][1 - at].up:
             return False
-        return whom.elsewhere(Seen(at, False, self.followers(place, at)), [Seen(1 - at, False, self.followers(place, 1 - at))])
+        return whom.elsewhere(
+            Seen(at, False, self.followers(place, at)), [Seen(1 - at, False, self.followers(place, 1 - at))]
+        )
 
     def _working(self, me: Replica) -> Iterator[Move]:
         name, place = me.name, self.place(me.name)
@@ -458,7 +502,10 @@ class Chain:
                     if one.up:
                         yield paid._moved(f"{one.name} is killed", lambda w, name=one.name: w._kill(name))
                         if one.begun is None and one.given.parties.end > one.worked:
-                            yield paid._moved(f"{one.name} is killed while it writes", lambda w, name=one.name: w._kill(name, writing=True))
+                            yield paid._moved(
+                                f"{one.name} is killed while it writes",
+                                lambda w, name=one.name: w._kill(name, writing=True),
+                            )
             elif kind == "suspect":
                 for one in [*self.replicas, self.sink]:
                     servers = self.servers(one.name)
@@ -467,7 +514,9 @@ class Chain:
             elif kind == "cut":
                 for one in [*self.replicas, self.sink]:
                     if one.steps is not None:
-                        yield paid._moved(f"cut before {one.name}", lambda w, name=one.name: setattr(w.named(name), "steps", None))
+                        yield paid._moved(
+                            f"cut before {one.name}", lambda w, name=one.name: setattr(w.named(name), "steps", None)
+                        )
             elif kind == "restart":
                 yield paid._moved("S is killed and back", Chain._restart_source)
 

@@ -1,6 +1,8 @@
-"""Every order of events: from a first world, all moves are tried in all orders, each world once; or one order, drawn at random.
+"""Every order of events: from a first world, all moves are tried in all orders, each world once; or one order, drawn at
+random.
 
-A world has `key`; moves and faults give the name of a move and the world after it. A world without moves but faults is at rest.
+A world has `key`; moves and faults give the name of a move and the world after it. A world without moves but faults is
+at rest.
 """
 
 from __future__ import annotations

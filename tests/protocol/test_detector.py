@@ -1,4 +1,5 @@
-"""No takeover while the primary is alive and reachable; one soon after it is not. Nodes in time, on links that can be cut."""
+"""No takeover while the primary is alive and reachable; one soon after it is not. Nodes in time, on links that can be
+cut."""
 
 from __future__ import annotations
 
@@ -6,12 +7,11 @@ import random
 from collections.abc import Callable
 
 import pytest
+from kigen_lab.simulate.standby.machine import events as e
+from kigen_lab.simulate.standby.machine.detector import Beats, Detector
+from kigen_lab.simulate.standby.machine.node import Node, Tick, Times
+from kigen_lab.simulate.standby.machine.topology import Place
 from protocol.cases import chain
-
-from kigen.standby import events as e
-from kigen.standby.detector import Beats, Detector
-from kigen.standby.node import Node, Tick, Times
-from kigen.standby.topology import Place
 
 NAMES = (("U", 0), ("N", 0), ("N", 1), ("D", 0))
 DELAY_US = 1_000.0

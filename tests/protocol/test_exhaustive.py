@@ -1,4 +1,5 @@
-"""All orders of all events, for small cases. Precise: the undisturbed output, whatever dies. Rollback: duplicates only. Gap: losses only.
+"""All orders of all events, for small cases. Precise: the undisturbed output, whatever dies. Rollback: duplicates only.
+Gap: losses only.
 
 What is too large for all orders is in `test_wander.py`.
 """
@@ -6,10 +7,9 @@ What is too large for all orders is in `test_wander.py`.
 from __future__ import annotations
 
 import pytest
+from kigen_lab.simulate.standby.machine.topology import Mode
 from protocol.cases import CHECKS, OPERATORS, chain, one_chain, two_nodes
 from protocol.explore import explore
-
-from kigen.standby.topology import Mode
 
 PAIR = {"N.0", "N.1"}
 MODES: list[tuple[Mode, float, int]] = [("active", 1, 2), ("lazy", 2, 3), ("lazy", 3, 3), ("upstream", 1, 3)]

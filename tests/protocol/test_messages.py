@@ -1,4 +1,5 @@
-"""Messages survive JSON; what is not a message is refused with what is wrong. Compression gives the bytes back, and never grows them."""
+"""Messages survive JSON; what is not a message is refused with what is wrong. Compression gives the bytes back, and
+never grows them."""
 
 from __future__ import annotations
 
@@ -8,10 +9,9 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-
-from kigen.standby.compression import expand, squeeze
-from kigen.standby.cuts import Cut, Mark
-from kigen.standby.messages import KINDS, Message, from_json, to_json
+from kigen_lab.simulate.standby.machine.compression import expand, squeeze
+from kigen_lab.simulate.standby.machine.cuts import Cut, Mark
+from kigen_lab.simulate.standby.machine.messages import KINDS, Message, from_json, to_json
 
 BELOW = Mark(Cut.of({"q": 3}), Cut.of({"r": 4}), Cut.of({"r": 2}), copied=True)
 MARK = Mark(Cut.of({"r": 2}), Cut.of({"s": 9, "t": 1}), Cut.of({"s": 5}), line=3, rests_on=(("M", BELOW),))

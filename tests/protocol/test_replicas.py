@@ -1,4 +1,5 @@
-"""What runs on real nodes, in all orders for small cases, in random ones for larger: D has the undisturbed results, whatever is killed."""
+"""What runs on real nodes, in all orders for small cases, in random ones for larger: D has the undisturbed results,
+whatever is killed."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from protocol.search import Search
 NEVER = 1 << 40
 MANY = (2, 4, MARK, 1, 6, MARK, 3, MARK, 8, END)
 KINDS = [(True, None), (True, 2), (True, 3), (True, NEVER), (False, None), (False, 2), (False, 3)]
-IDS = [f"{'selection' if forgetful else 'memory'}-{'UB' if batch == NEVER else batch or 1}" for forgetful, batch in KINDS]
+IDS = [
+    f"{'selection' if forgetful else 'memory'}-{'UB' if batch == NEVER else batch or 1}" for forgetful, batch in KINDS
+]
 
 
 def search(script: tuple[int, ...], forgetful: bool, batch: int | None, **budget: int) -> Search[Chain]:
@@ -47,17 +50,21 @@ def test_random_orders_with_many(forgetful: bool, batch: int | None) -> None:
 
 
 def test_a_replica_that_is_back_with_everything_done_says_so() -> None:
-    """It may end before it has met the node before again: once it then released nothing, and that one waited for ever."""
+    """It may end before it has met the node before again: once it then released nothing, and that one waited for
+    ever."""
     search(MANY, True, 3, kill=3, suspect=2, cut=2, restart=1).wander(19, 0.1)
 
 
 BROKEN = {
     "whole steps": ("protocol.replicas.marks", lambda rows: list(range(rows.num_rows))),
     "the number told with an ack": (
-        "kigen.engine.leading.Leading.delivered",
+        "kigen.replicas.lead_tracking.Leading.delivered",
         lambda me, _: (me._commits[-1][0], 0) if me._commits else None,
     ),
-    "acks of what is delivered": ("kigen.engine.leading.Leading.delivered", lambda me, _: me._commits[-1] if me._commits else None),
+    "acks of what is delivered": (
+        "kigen.replicas.lead_tracking.Leading.delivered",
+        lambda me, _: me._commits[-1] if me._commits else None,
+    ),
     "what is here is known before it is heard": ("protocol.replicas.reached", lambda number, skipping: 0),
 }
 
@@ -103,14 +110,15 @@ def test_two_pairs_in_a_row(kinds: tuple[tuple[bool, int | None], ...]) -> None:
 
 
 def test_who_skips_is_told_the_number_that_belongs_to_the_place() -> None:
-    """n.1 has jumped over results that m has; m.1, which has not got them, turns to n.1. What they came to at m only m's acks can say, and
-    m gave them to n. Once m.1 was told 0, and numbered its results from there."""
+    """n.1 has jumped over results that m has; m.1, which has not got them, turns to n.1. What they came to at m only
+    m's acks can say, and m gave them to n. Once m.1 was told 0, and numbered its results from there."""
     chain = Chain.over(MANY, [(True, 2), (True, NEVER)], suspect=3)
     chain = played(
         chain,
         "d follows; m looks around; m follows; m.1 follows; n looks around; n follows; n.1 follows",
         "S makes a row; S makes a row; S makes a row",
-        "n takes rows; n works; n commits; m takes rows; m works; m commits; d takes rows; d acknowledges; m looks around; n looks around",
+        "n takes rows; n works; n commits; m takes rows; m works; m commits; d takes rows; d acknowledges; m looks "
+        "around; n looks around",
         "n.1 takes rows; n.1 works; n.1 commits; m.1 suspects; m.1 follows; m.1 takes rows",
     )
     assert chain.named("m.1").whom.at == 0, "n knows"

@@ -1,14 +1,14 @@
-"""Orders of events drawn at random, where all of them are too many: six tuples, several crashes, returns, wrong suspicions and cuts."""
+"""Orders of events drawn at random, where all of them are too many: six tuples, several crashes, returns, wrong
+suspicions and cuts."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from kigen_lab.simulate.standby.machine.topology import Mode
 from protocol.cases import CHECKS, OPERATORS, Case, chain, join, one_chain, two_nodes
 from protocol.explore import wander
-
-from kigen.standby.topology import Mode
 
 PAIR = {"N.0", "N.1"}
 MODES: list[tuple[Mode, float]] = [("active", 1), ("lazy", 2), ("lazy", 3), ("upstream", 1)]
@@ -28,9 +28,15 @@ def test_one_node(mode: Mode, batch: float, operator: str, returning: str) -> No
 
 
 @pytest.mark.parametrize("returning", ["rebuild", "copy"])
-@pytest.mark.parametrize(("first", "second"), [(1, 1), (2, 2), (2, float("inf")), (float("inf"), 2), (float("inf"), float("inf"))])
+@pytest.mark.parametrize(
+    ("first", "second"), [(1, 1), (2, 2), (2, float("inf")), (float("inf"), 2), (float("inf"), float("inf"))]
+)
 def test_two_neighbours(first: float, second: float, returning: str) -> None:
-    walk(two_nodes(first, second, 6, returning, "selection", crash=2, cut=1, back=2, suspect=1), PAIR | {"M.0", "M.1"}, seeds=15)
+    walk(
+        two_nodes(first, second, 6, returning, "selection", crash=2, cut=1, back=2, suspect=1),
+        PAIR | {"M.0", "M.1"},
+        seeds=15,
+    )
 
 
 @pytest.mark.parametrize("returning", ["rebuild", "copy"])
@@ -51,7 +57,9 @@ def test_passive_with_both_dead_is_stuck_and_says_so() -> None:
     assert case.seen["stuck"], "no order of events lost both copies"
 
 
-@pytest.mark.parametrize(("recovery", "operator"), [("rollback", "selection"), ("rollback", "rows"), ("gap", "selection")])
+@pytest.mark.parametrize(
+    ("recovery", "operator"), [("rollback", "selection"), ("rollback", "rows"), ("gap", "selection")]
+)
 @pytest.mark.parametrize("mode", ["active", "lazy", "upstream"])
 def test_weaker_recoveries(mode: Any, recovery: Any, operator: str) -> None:
     """Gap: a second takeover must not mistake the numbers of the first (seeds of `active` failed)."""
@@ -62,6 +70,11 @@ def test_weaker_recoveries(mode: Any, recovery: Any, operator: str) -> None:
 
 @pytest.mark.parametrize(("suspect", "seed"), [(0, 671), (1, 363)])
 def test_a_new_primary_acknowledges_only_when_all_upstream_have_answered(suspect: int, seed: int) -> None:
-    """Orders in which an earlier ack would leave two upstream nodes trimmed against positions that no replica can begin at."""
-    case = join("lazy", 2, "rebuild", crash=2, back=1, suspect=suspect) if suspect else join("lazy", 2, "rebuild", crash=2, back=1)
+    """Orders in which an earlier ack would leave two upstream nodes trimmed against positions that no replica can begin
+    at."""
+    case = (
+        join("lazy", 2, "rebuild", crash=2, back=1, suspect=suspect)
+        if suspect
+        else join("lazy", 2, "rebuild", crash=2, back=1)
+    )
     wander(*case.checked(), PAIR, seed)

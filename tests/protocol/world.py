@@ -1,7 +1,8 @@
-"""A whole small system as one immutable value: replicas with their hosts, and what is under way between them. A move gives another world.
+"""A whole small system as one immutable value: replicas with their hosts, and what is under way between them. A move
+gives another world.
 
-Hosts are the reference implementation of what `kigen.standby.events` asks of a host; they fail loudly if asked for a tuple they no longer
-have.
+Hosts are the reference implementation of what `kigen_lab.simulate.standby.machine.events` asks of a host; they fail
+loudly if asked for a tuple they no longer have.
 """
 
 from __future__ import annotations
@@ -9,13 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kigen_lab.simulate.standby.machine import events as e
+from kigen_lab.simulate.standby.machine import messages as m
+from kigen_lab.simulate.standby.machine.cuts import Cut
+from kigen_lab.simulate.standby.machine.replica import Replica
+from kigen_lab.simulate.standby.machine.topology import Place, Topology
 from protocol.operators import Item, Operator
-
-from kigen.standby import events as e
-from kigen.standby import messages as m
-from kigen.standby.cuts import Cut
-from kigen.standby.replica import Replica
-from kigen.standby.topology import Place, Topology
 
 NOTHING = Cut()
 
@@ -46,7 +46,9 @@ class Host:
     def range(self, stream: str, first: int, end: int) -> tuple[Item, ...]:
         begin, items = self.queue(stream)
         assert first >= begin, f"{stream} [{first}, {end}) was asked for, but it is trimmed up to {begin}"
-        assert end <= begin + len(items), f"{stream} [{first}, {end}) was asked for, but it ends at {begin + len(items)}"
+        assert end <= begin + len(items), (
+            f"{stream} [{first}, {end}) was asked for, but it ends at {begin + len(items)}"
+        )
         return items[first - begin : end - begin]
 
     def append(self, stream: str, items: list[Item]) -> Host:
@@ -74,7 +76,9 @@ class World:
     listened: frozenset[tuple[str, int, str]] = frozenset()  # (node, epoch, whose data a reader took)
 
     def key(self) -> int:
-        under_way = frozenset((link, tuple(one[2] for one in waiting)) for link, waiting in self.channels.items() if waiting)
+        under_way = frozenset(
+            (link, tuple(one[2] for one in waiting)) for link, waiting in self.channels.items() if waiting
+        )
         return hash((tuple(self.keys.values()), under_way, self.down, self.budget))
 
     def host(self, name: str) -> Host:
@@ -184,7 +188,11 @@ def _obey(host: Host, action: e.Action, event: e.Event, payload: Any) -> Host:
 
 
 def build(
-    topology: Topology, operators: dict[str, Operator], sources: dict[str, tuple[str, list[Item]]], sink: str, **budget: int
+    topology: Topology,
+    operators: dict[str, Operator],
+    sources: dict[str, tuple[str, list[Item]]],
+    sink: str,
+    **budget: int,
 ) -> World:
     nodes = sorted({s.producer for s in topology.streams} | {r for s in topology.streams for r in s.readers})
     replicas, hosts = {}, {}

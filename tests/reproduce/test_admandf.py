@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from kigen.reproduce import FIGURES, admandf, make_figure, write_figure
-from kigen.reproduce.admandf_figures import reached
-from kigen.simulate.shared_join import JoinSetting
+from kigen_lab.reproduce import FIGURES, make_figure, write_figure
+from kigen_lab.reproduce.admandf import experiments
+from kigen_lab.reproduce.admandf.figures import reached
+from kigen_lab.simulate.shared_joins.join_simulation import JoinSetting
 
 
 def test_a_figure_is_picture_data_and_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paper = admandf.paper_setting
+    paper = experiments.paper_setting
 
     def tiny(name: str, quick: bool) -> JoinSetting:
         return replace(paper(name, quick), buffer=100, stages=((10.0, 7.0), (10.0, 1.0), (10.0, 7.0), (10.0, 1.0)))
 
-    monkeypatch.setattr(admandf, "paper_setting", tiny)
+    monkeypatch.setattr(experiments, "paper_setting", tiny)
     told: list[tuple[int, int]] = []
     result = make_figure("admandf-p4", True, lambda _, done, of: told.append((done, of)), workers=1)
     picture, data = write_figure(result, tmp_path)
@@ -29,9 +29,11 @@ def test_a_figure_is_picture_data_and_tables(tmp_path: Path, monkeypatch: pytest
     assert picture.read_bytes().startswith(b"\x89PNG")
     read = json.loads(data.read_text())
     assert read["order"] == read["published"]["order"] == "1-5,6-10"
-    assert set(read["stages"]) == {curve.label for curve in admandf.CURVES}
+    assert set(read["stages"]) == {curve.label for curve in experiments.CURVES}
     assert all(len(one["processed"]) == len(one["dropped"]) == 4 for one in read["stages"].values())
-    assert [(row["arrivals"], row["times"]) for row in read["overload"]] == [(kind, t) for kind in ("stages", "even") for t in (1.5, 2.0)]
+    assert [(row["arrivals"], row["times"]) for row in read["overload"]] == [
+        (kind, t) for kind in ("stages", "even") for t in (1.5, 2.0)
+    ]
     for row in read["overload"]:
         assert all(row["bound"] <= dropped for dropped in row["dropped"].values())
     assert read["reached"]["order as published"]

@@ -7,19 +7,25 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kigen_lab.reproduce import FIGURES, make_figure, write_figure
+from kigen_lab.reproduce.ats import experiments
+from kigen_lab.reproduce.ats.figures import PANELS, order_of
+from kigen_lab.reproduce.ats.published import POINTS
+from kigen_lab.reproduce.registry import ArgumentError
 from typer.testing import CliRunner
 
 from kigen.cli.main import app
-from kigen.reproduce import FIGURES, ats, make_figure, write_figure
-from kigen.reproduce.ats_figures import PANELS, order_of
-from kigen.reproduce.published import POINTS
-from kigen.reproduce.registry import ArgumentError
 
 
-def tiny(quick: bool) -> list[ats.Panel]:
+def tiny(quick: bool) -> list[experiments.Panel]:
     return [
-        replace(panel, jobs=tuple(replace(job, setting=replace(job.setting, queries=8, tuples=40, scale=600.0)) for job in panel.jobs[:2]))
-        for panel in ats.sdmr_random(quick)
+        replace(
+            panel,
+            jobs=tuple(
+                replace(job, setting=replace(job.setting, queries=8, tuples=40, scale=600.0)) for job in panel.jobs[:2]
+            ),
+        )
+        for panel in experiments.sdmr_random(quick)
     ]
 
 
@@ -33,7 +39,7 @@ def test_a_figure_is_picture_and_data(tmp_path: Path, monkeypatch: pytest.Monkey
     assert picture.read_bytes().startswith(b"\x89PNG")
     read = json.loads(data.read_text())
     panel = read["panels"][0]
-    assert set(panel["series"]) == {v.label for v in ats.POLICIES}
+    assert set(panel["series"]) == {v.label for v in experiments.POLICIES}
     assert [row["lambda"] for row in panel["order"]] == [0.3, 0.4]
     assert len(panel["series"]["ATS"]["sdmr"]["seeds"][0]) == 2
     assert read["published"] == POINTS["ats-sdmr-random"]

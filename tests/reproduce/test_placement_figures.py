@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from kigen.reproduce import FIGURES, make_figure, write_figure
-from kigen.reproduce.placement_dmr import LABELS, PUBLISHED, SOLVED_FOR, point
+from kigen_lab.reproduce import FIGURES, make_figure, write_figure
+from kigen_lab.reproduce.placement.dmr import LABELS, PUBLISHED, SOLVED_FOR, point
 
 
 def made(name: str, out: Path) -> dict[str, Any]:
@@ -34,7 +33,10 @@ def test_figure_6(tmp_path: Path) -> None:
 
 def test_the_worked_example(tmp_path: Path) -> None:
     result = made("placement-example", tmp_path)
-    found = [(case["o3"], case["rule"], case["ms"]["control"], case["ms"]["warning"], case["late"]) for case in result["cases"]]
+    found = [
+        (case["o3"], case["rule"], case["ms"]["control"], case["ms"]["warning"], case["late"])
+        for case in result["cases"]
+    ]
     assert found == [
         ("node1", "edf", 50.0, 300.0, ["control"]),
         ("node1", "control first", 10.0, 310.0, ["warning"]),
@@ -43,7 +45,10 @@ def test_the_worked_example(tmp_path: Path) -> None:
     ]
     assert result["cases"][3]["ms"]["wait"] == 180.0
     assert all(case["agrees"] for case in result["cases"])
-    assert {(c["allocation"], c["o3"]) for c in result["chosen"]} == {("DeadlineAlloc", "node2"), ("ExistingAlloc", "node1")}
+    assert {(c["allocation"], c["o3"]) for c in result["chosen"]} == {
+        ("DeadlineAlloc", "node2"),
+        ("ExistingAlloc", "node1"),
+    }
     assert {c["n"] for c in result["chosen"]} == {15, 20}
 
 

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from kigen.schedule.deadline_calendar import DeadlineCalendar, grants
+from kigen.schedule.packing.deadline_calendar import DeadlineCalendar, grants
 
 
 def test_holds_what_was_filed_whatever_the_order_and_the_gaps() -> None:

@@ -1,4 +1,5 @@
-"""A decision does not look at what it does not take. What it costs, `kigen bench deadlines` measures (kigen.bench.admission)."""
+"""A decision does not look at what it does not take. What it costs, `kigen bench deadlines` measures
+(kigen_lab.bench.deadlines.admission_cost)."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import numpy as np
 import pytest
 
 from kigen.schedule import Policy, ScheduledTask, Settings, make_policy
-from kigen.schedule.basic_batch_manager import BasicBatchManager
+from kigen.schedule.adaptive.basic_batch_manager import BasicBatchManager
 
 QUERIES, BATCHES = 300, 1000
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from kigen.schedule import ScheduledTask, Settings, make_policy
-from kigen.schedule.adaptivity_controller import AdaptivityController
-from kigen.schedule.basic_batch_manager import BasicBatch, BasicBatchManager
-from kigen.schedule.basic_task_collector import BasicTaskCollector
+from kigen.schedule.adaptive.adaptivity_controller import AdaptivityController
+from kigen.schedule.adaptive.basic_batch_manager import BasicBatch, BasicBatchManager
+from kigen.schedule.adaptive.basic_task_collector import BasicTaskCollector
+from kigen.schedule.adaptive.exec_cost import OperatorCosts, chain_cost_us, survivors
+from kigen.schedule.adaptive.overdue_controller import OverdueController
+from kigen.schedule.adaptive.priority_manager import PriorityManager
+from kigen.schedule.adaptive.sdmr_monitor import SdmrMonitor
 from kigen.schedule.cost_model import CostModel
-from kigen.schedule.exec_cost import OperatorCosts, chain_cost_us, survivors
-from kigen.schedule.overdue_controller import OverdueController
-from kigen.schedule.priority_manager import PriorityManager
-from kigen.schedule.sdmr_monitor import SdmrMonitor
 
 TASKS = (ScheduledTask("a", 1e6, True, 1000.0), ScheduledTask("b", 2e6, False, 1000.0))
 
@@ -62,7 +62,8 @@ def test_overdue_lets_go_of_the_expired_if_firm() -> None:
 
 def test_s_of_q_drops_the_oldest_that_cannot_be_finished() -> None:
     overdue = OverdueController(TASKS, CostModel(TASKS, 500.0, learning=False))
-    # 4 tuples take 4,500 us: the first batch, due in 3,000, cannot wait for the others; without it 2 are left, which take 2,500.
+    # 4 tuples take 4,500 us: the first batch, due in 3,000, cannot wait for the others; without it 2 are left, which
+    # take 2,500.
     batches = [BasicBatch(0.0, 2, 3_000.0), BasicBatch(1.0, 2, 10_000.0)]
     assert overdue.split(0, batches, 0.0) == (2, 2)
     assert overdue.split(0, batches[:1], 0.0) == (0, 2)
@@ -93,10 +94,12 @@ def test_sdmr_in_three_readings() -> None:
     assert (monitor.last, monitor.window) == (0.0, 1 / 6)
 
 
-@pytest.mark.parametrize(("reading", "expected"), [("totals", 1), ("execution", 2), ("window", 1), ("mixed", 1), ("overdue", 1)])
+@pytest.mark.parametrize(
+    ("reading", "expected"), [("totals", 1), ("execution", 2), ("window", 1), ("mixed", 1), ("overdue", 1)]
+)
 def test_k_after_one_miss_and_many_hits(reading: str, expected: int) -> None:
-    """Kp = 1, Ki = 10. Only the difference between executions sees a miss pass, and only totals forgive it: 1 of 1,000, so
-    k - floor(-1 + 10 * 0.001) = k + 1."""
+    """Kp = 1, Ki = 10. Only the difference between executions sees a miss pass, and only totals forgive it: 1 of 1,000,
+    so k - floor(-1 + 10 * 0.001) = k + 1."""
     monitor = SdmrMonitor()
     monitor.arrived(1_000)
     controller = AdaptivityController(monitor, reading=reading)
@@ -135,6 +138,7 @@ def test_a_long_batch_is_cut_before_it_makes_the_next_query_late() -> None:
     for slot in range(9):
         policy.arrived(0, 1, slot * 100_000.0)
     policy.arrived(1, 1, 10_000.0)
-    # At 0.97 s the other head has 40 ms left: 3 tuples of 10 ms and two overheads fit, not 9. The oldest of them, with 30 ms, is let go.
+    # At 0.97 s the other head has 40 ms left: 3 tuples of 10 ms and two overheads fit, not 9. The oldest of them, with
+    # 30 ms, is let go.
     assert policy.next(970_000.0).admit == [(0, 2)]
     assert policy.pending(0) == 6

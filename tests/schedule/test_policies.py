@@ -1,4 +1,5 @@
-"""Every policy under random events: each tuple is admitted or shed exactly once, nothing is lost, nothing is dropped unasked."""
+"""Every policy under random events: each tuple is admitted or shed exactly once, nothing is lost, nothing is dropped
+unasked."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ SOME = (
 
 
 def drive(policy: Policy, seed: int, work: float) -> tuple[list[int], list[int], list[int]]:
-    """Random arrivals for a while, then until nothing waits: (arrived, admitted, shed) by task. `work` is the load, about."""
+    """Random arrivals for a while, then until nothing waits: (arrived, admitted, shed) by task. `work` is the load,
+    about."""
     rng = random.Random(seed)
     size = len(policy.tasks)
     arrived, admitted, shed, now = [0] * size, [0] * size, [0] * size, 0.0
@@ -91,7 +93,9 @@ def test_without_deadlines_pack_takes_all() -> None:
 
 def test_pack_keeps_two_batches_within_the_shortest_deadline() -> None:
     policy = make_policy(
-        "pack", [ScheduledTask("a", 1e6, False, 100.0), ScheduledTask("b", 30e6, False, 100.0)], Settings(fixed_us=150_000.0)
+        "pack",
+        [ScheduledTask("a", 1e6, False, 100.0), ScheduledTask("b", 30e6, False, 100.0)],
+        Settings(fixed_us=150_000.0),
     )
     policy.arrived(1, 1_000_000, 0.0)
     policy.arrived(0, 10, 0.0)

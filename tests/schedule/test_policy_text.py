@@ -14,14 +14,25 @@ def test_a_name_alone_has_the_usual_settings() -> None:
 def test_settings_follow_a_colon() -> None:
     name, settings = read_policy("ats1:kp=0.5,ki=20, phi=50ms,k=3,reading=window,window=2s,fixed=90000us,rule=muf")
     assert name == "ats1"
-    assert (settings.kp, settings.ki, settings.phi_us, settings.k, settings.reading) == (0.5, 20.0, 50_000.0, 3, "window")
+    assert (settings.kp, settings.ki, settings.phi_us, settings.k, settings.reading) == (
+        0.5,
+        20.0,
+        50_000.0,
+        3,
+        "window",
+    )
     assert (settings.window_us, settings.fixed_us, settings.rule) == (2_000_000.0, 90_000.0, "muf")
 
 
 def test_policies_over_slices_have_settings_of_their_own() -> None:
     name, settings = read_policy("admandf:beta=0.1,ahead=400,period=1s,length=800ms")
     assert name == "admandf"
-    assert (settings.beta, settings.ahead, settings.period_us, settings.length_us) == (0.1, 400.0, 1_000_000.0, 800_000.0)
+    assert (settings.beta, settings.ahead, settings.period_us, settings.length_us) == (
+        0.1,
+        400.0,
+        1_000_000.0,
+        800_000.0,
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""The page on shared joins is true: its code runs, it names every policy, and its tables are those of the committed figures."""
+"""The page on shared joins is true: its code runs, it names every policy, and its tables are those of the committed
+figures."""
 
 from __future__ import annotations
 
@@ -7,11 +8,11 @@ import re
 from pathlib import Path
 
 import pytest
+from kigen_lab.simulate.shared_joins.window_sets import WINDOW_SETS
 
 from kigen.plan import bind
 from kigen.plan.explain import explain
 from kigen.schedule.slices import SLICE_POLICY_NAMES
-from kigen.simulate.shared_join_windows import WINDOW_SETS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "shared-joins.md").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kigen.plan.window_hull import window_hull
+from kigen.plan.shared_joins.window_hull import window_hull
 from kigen.schedule import PolicyError, ScheduledTask, Settings
 from kigen.schedule.slices import ADMITTED_NAMES, SliceAdmission, SlicedTask, Unit
 
@@ -15,7 +15,9 @@ HULL = window_hull((10.0, 12.0, 112.0, 114.0))  # order 1-2,3-4
 def sliced(
     name: str, buffers: tuple[int | None, ...] = (None, None), cost_us: float = 100.0, deadline_us: float | None = None
 ) -> SlicedTask:
-    return SlicedTask(tuple(ScheduledTask(f"{name} {i}", deadline_us, cost_us=cost_us) for i in range(4)), buffers, HULL)
+    return SlicedTask(
+        tuple(ScheduledTask(f"{name} {i}", deadline_us, cost_us=cost_us) for i in range(4)), buffers, HULL
+    )
 
 
 def whole(name: str, cost_us: float = 100.0) -> SlicedTask:
@@ -31,7 +33,9 @@ def test_steep_slices_of_all_tuples_go_before_dear_ones() -> None:
     for _ in range(10):
         admission.arrived(0, 0, 1)
         admission.arrived(0, 1, 1)
-    assert given(admission.next(0.0)[0]) == [(s % 2, 1, 0, 2) for s in range(20)], "40 slices of 100 us: five fixed costs, less one"
+    assert given(admission.next(0.0)[0]) == [(s % 2, 1, 0, 2) for s in range(20)], (
+        "40 slices of 100 us: five fixed costs, less one"
+    )
     assert admission.pending(0) == 20, "each waits for slices 3 and 4"
     assert given(admission.next(1.0)[0]) == [(s % 2, 1, 2, 4) for s in range(20)]
     assert admission.pending(0) == 0
@@ -54,11 +58,15 @@ def test_tasks_share_a_batch_evenly_and_what_one_leaves_goes_to_the_next() -> No
 )
 def test_how_long_a_batch_is_to_take(deadline_us: float | None, length_us: float | None, expected: float) -> None:
     settings = Settings(fixed_us=200_000.0, length_us=length_us)
-    assert SliceAdmission("mqt", [sliced("a", deadline_us=deadline_us)], settings).length_us() == pytest.approx(expected)
+    assert SliceAdmission("mqt", [sliced("a", deadline_us=deadline_us)], settings).length_us() == pytest.approx(
+        expected
+    )
 
 
 def test_what_is_evicted_is_lost_for_the_slices_that_had_not_run() -> None:
-    admission = SliceAdmission("mqt", [sliced("a", (5, None))], Settings(fixed_us=1000.0, learning=False, length_us=2000.0))
+    admission = SliceAdmission(
+        "mqt", [sliced("a", (5, None))], Settings(fixed_us=1000.0, learning=False, length_us=2000.0)
+    )
     for _ in range(6):
         admission.arrived(0, 0, 1)
     admission.next(0.0)  # ten slices: both cheap ones of the oldest five

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from functools import partial
 
 import pytest
+from kigen_lab.simulate.shared_joins.window_sets import random_windows
 
-from kigen.plan.window_hull import WindowHull, window_hull
+from kigen.plan.shared_joins.window_hull import WindowHull, window_hull
 from kigen.schedule.slices import SLICE_POLICY_NAMES, AdMandF, Fifo, MandF, Mqt, Salvage, SlicePolicy, make_slice_policy
-from kigen.schedule.slices.policies import SlicePolicyError
-from kigen.simulate.shared_join_windows import random_windows
+from kigen.schedule.slices.slice_policies import SlicePolicyError
 
 TWO_GROUPS = window_hull((10.0, 12.0, 112.0, 114.0))  # 1-2, 3-4
 S = 1e6
@@ -120,7 +120,9 @@ def full(make: partial[MandF] | type[MandF], done: int, level: int = 4) -> MandF
 
 
 def test_mandf_turns_to_fifo_when_undone_work_is_about_to_leave() -> None:
-    assert fed(full(MandF, 40), 10, 4 * S) == [False] * 3 + [True] * 5  # the oldest 10 are undone from the fourth period on
+    assert (
+        fed(full(MandF, 40), 10, 4 * S) == [False] * 3 + [True] * 5
+    )  # the oldest 10 are undone from the fourth period on
 
 
 def test_mandf_looking_further_turns_earlier() -> None:
@@ -187,7 +189,8 @@ def overloaded(policy: SlicePolicy, hull: WindowHull, rate: float, until_s: floa
 
 
 def test_salvage_gives_up_the_dear_queries_of_an_overload() -> None:
-    """At twice what can be done: the first group costs a tenth and is kept whole; the second has what is left of the processor."""
+    """At twice what can be done: the first group costs a tenth and is kept whole; the second has what is left of the
+    processor."""
     hull = window_hull((8.0, 10.0, 98.0, 100.0))
     dropped = overloaded(Salvage(hull, (200,)), hull, 2.0, 1500.0)
     leave = 2.0 * 1500.0 - 200

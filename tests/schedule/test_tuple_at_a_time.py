@@ -1,4 +1,5 @@
-"""EDF and FIFO over (tuple, task), one tuple a decision, against the obvious reference: sort all that waits, take the first."""
+"""EDF and FIFO over (tuple, task), one tuple a decision, against the obvious reference: sort all that waits, take the
+first."""
 
 from __future__ import annotations
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from kigen_lab.simulate import Outcome, Workload, simulate
+from kigen_lab.simulate.deadlines.micro_batches import CLASSES_S, draw_classes, least_sdmr
 
 from kigen.schedule import Settings, make_policy
-from kigen.simulate import Outcome, Workload, simulate
-from kigen.simulate.micro_batches import CLASSES_S, draw_classes, least_sdmr
 
 FIXED_US, SHORTEST_US = 150_000.0, 1e6
 

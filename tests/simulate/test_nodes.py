@@ -1,4 +1,5 @@
-"""Nodes in virtual time: figure 6 of the paper by hand, links, speeds, joins, micro-batches; and what must hold of any run."""
+"""Nodes in virtual time: figure 6 of the paper by hand, links, speeds, joins, micro-batches; and what must hold of any
+run."""
 
 from __future__ import annotations
 
@@ -8,14 +9,16 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from kigen_lab.simulate.nodes.model import NodeTask, Parcel, Release, Sink, Step, System, Wire, singles
+from kigen_lab.simulate.nodes.node_simulation import simulate_nodes
+from kigen_lab.simulate.nodes.outcome import joined, overlapping
 
 from kigen.schedule import Settings, make_policy
-from kigen.simulate.nodes import simulate_nodes
-from kigen.simulate.nodes_model import NodeTask, Parcel, Release, Sink, Step, System, Wire, singles
-from kigen.simulate.nodes_outcome import joined, overlapping
 
 
-def give(stream: str, at_us: float, count: int = 1, node: str = "n", job: int = 0, label: str = "", age_us: float = 0.0) -> Release:
+def give(
+    stream: str, at_us: float, count: int = 1, node: str = "n", job: int = 0, label: str = "", age_us: float = 0.0
+) -> Release:
     return Release(stream, node, at_us, Parcel(label or f"{stream}@{at_us:g}", count, at_us - age_us, job))
 
 
@@ -26,16 +29,19 @@ def figure_6() -> System:
 
 
 def test_figure_6_by_edf() -> None:
-    """
-    time   1    2    3    4    5    6    7
-    T1     [p1 O1,O2 ][p2 O1,O2 ]
-    T2                           [p1 ][p2 ]     (p1,T2) comes at 2, due at 7; (p2,T1) comes at 3, due at 5: it goes first
+    """time   1    2    3    4    5    6    7 T1     [p1 O1,O2 ][p2 O1,O2 ] T2                           [p1 ][p2 ]
+    (p1,T2) comes at 2, due at 7; (p2,T1) comes at 3, due at 5: it goes first
     """
     outcome = simulate_nodes(figure_6(), [give("in", 1.0, label="p1"), give("in", 3.0, label="p2")], "edf", record=True)
     ran = [(s.task, s.label, s.start_us, s.end_us) for s in joined(outcome.segments, by_operator=False)]
     assert ran == [("T1", "p1", 1.0, 3.0), ("T1", "p2", 3.0, 5.0), ("T2", "p1", 5.0, 6.0), ("T2", "p2", 6.0, 7.0)]
     created = {(i.task, i.label): (i.created_us, i.deadline_us) for i in outcome.instances}
-    assert created == {("T1", "p1"): (1.0, 3.0), ("T2", "p1"): (2.0, 7.0), ("T1", "p2"): (3.0, 5.0), ("T2", "p2"): (4.0, 9.0)}
+    assert created == {
+        ("T1", "p1"): (1.0, 3.0),
+        ("T2", "p1"): (2.0, 7.0),
+        ("T1", "p2"): (3.0, 5.0),
+        ("T2", "p2"): (4.0, 9.0),
+    }
     assert not any(i.missed for i in outcome.instances)
 
 
@@ -45,7 +51,8 @@ def test_figure_6_by_fifo() -> None:
 
 
 def test_urgent_tuples_overtake_between_tuples_only() -> None:
-    """A long parcel of 3 tuples of 10 runs from 0; an urgent tuple comes at 15: it waits for the running one until 20."""
+    """A long parcel of 3 tuples of 10 runs from 0; an urgent tuple comes at 15: it waits for the running one until
+    20."""
     long = NodeTask("long", "n", ("a",), (Step("A", 10.0, ("x",)),), 1000.0)
     short = NodeTask("short", "n", ("b",), (Step("B", 1.0, ("y",)),), 10.0)
     system = System({"n": 1.0}, (long, short), (Sink("x", "x", "n", 1e3), Sink("y", "y", "n", 1e3)))
@@ -55,7 +62,8 @@ def test_urgent_tuples_overtake_between_tuples_only() -> None:
 
 
 def test_links_send_one_parcel_after_another() -> None:
-    """100 bytes at 10 bytes/us and 7 us on the way: the second parcel waits for the first to be sent, then node b (speed 2) takes 1."""
+    """100 bytes at 10 bytes/us and 7 us on the way: the second parcel waits for the first to be sent, then node b
+    (speed 2) takes 1."""
     task = NodeTask("t", "b", ("s",), (Step("O", 2.0, ("r",)),), 50.0)
     wires = {("a", "b"): Wire(7.0, 10e6), ("b", "a"): Wire(7.0)}
     routes = {"s": (("a", "b"),), "r": (("b", "a"),)}
@@ -68,7 +76,12 @@ def test_links_send_one_parcel_after_another() -> None:
 def test_who_waits_meets_parcels_of_the_same_job() -> None:
     join = NodeTask("j", "n", ("a", "b"), (Step("J", 1.0, ("o",)),), 9.0, waits=True)
     system = System({"n": 1.0}, (join,), (Sink("o", "o", "n", 9.0),))
-    releases = [give("a", 0.0, 2, job=0), give("a", 10.0, 2, job=1), give("b", 12.0, 2, job=1), give("b", 20.0, 2, job=0)]
+    releases = [
+        give("a", 0.0, 2, job=0),
+        give("a", 10.0, 2, job=1),
+        give("b", 12.0, 2, job=1),
+        give("b", 20.0, 2, job=0),
+    ]
     outcome = simulate_nodes(system, releases)
     assert [(d.label, d.count, d.at_us) for d in outcome.deliveries] == [("a@10", 2, 14.0), ("a@0", 2, 22.0)]
 
@@ -91,19 +104,29 @@ def test_aged_tuples_are_due_from_their_birth() -> None:
 
 
 def test_who_comes_before_its_nominal_release_runs_early_but_is_no_more_urgent() -> None:
-    """Both come at 0; the chain's second task is due 10 after a nominal release of 40, so the other (due at 45) goes first."""
+    """Both come at 0; the chain's second task is due 10 after a nominal release of 40, so the other (due at 45) goes
+    first."""
     second = NodeTask("second", "n", ("a",), (Step("A", 5.0, ("x",)),), 10.0)
     other = NodeTask("other", "n", ("b",), (Step("B", 5.0, ("y",)),), 45.0)
     sinks = (Sink("x", "x", "n", 50.0), Sink("y", "y", "n", 45.0))
     releases = [give("a", 0.0), give("b", 0.0)]
     plain = simulate_nodes(System({"n": 1.0}, (second, other), sinks), releases)
-    assert [(i.task, i.deadline_us, i.end_us) for i in plain.instances] == [("second", 10.0, 5.0), ("other", 45.0, 10.0)]
+    assert [(i.task, i.deadline_us, i.end_us) for i in plain.instances] == [
+        ("second", 10.0, 5.0),
+        ("other", 45.0, 10.0),
+    ]
     nominal = simulate_nodes(System({"n": 1.0}, (replace(second, release_us=40.0), other), sinks), releases)
-    assert [(i.task, i.deadline_us, i.end_us) for i in nominal.instances] == [("other", 45.0, 5.0), ("second", 50.0, 10.0)]
+    assert [(i.task, i.deadline_us, i.end_us) for i in nominal.instances] == [
+        ("other", 45.0, 5.0),
+        ("second", 50.0, 10.0),
+    ]
 
 
 def test_a_micro_batch_has_its_fixed_cost_and_gives_at_its_end() -> None:
-    tasks = (NodeTask("t", "n", ("s",), (Step("O", 1.0, ("r",)),), 1000.0), NodeTask("u", "n", ("s",), (Step("P", 1.0, ("q",)),), 1000.0))
+    tasks = (
+        NodeTask("t", "n", ("s",), (Step("O", 1.0, ("r",)),), 1000.0),
+        NodeTask("u", "n", ("s",), (Step("P", 1.0, ("q",)),), 1000.0),
+    )
     system = System({"n": 1.0}, tasks, (Sink("r", "r", "n", 1000.0), Sink("q", "q", "n", 1000.0)))
     settings = Settings(fixed_us=100.0, learning=False, may_drop=False)
     outcome = simulate_nodes(system, [give("s", 0.0, 5)], lambda of: make_policy("pack", of, settings), fixed_us=100.0)
@@ -114,7 +137,8 @@ def test_a_micro_batch_has_its_fixed_cost_and_gives_at_its_end() -> None:
 @pytest.mark.parametrize("rule", ["edf", "fifo"])
 @pytest.mark.parametrize("seed", range(4))
 def test_work_is_conserved_and_processors_are_not_shared(rule: str, seed: int) -> None:
-    """Chains of three tasks over three nodes: every tuple comes out, a node is busy for exactly its work, and never idle with work."""
+    """Chains of three tasks over three nodes: every tuple comes out, a node is busy for exactly its work, and never
+    idle with work."""
     rng = random.Random(seed)
     tasks, sinks, routes, releases = [], [], {}, []
     for chain in range(6):
@@ -122,18 +146,29 @@ def test_work_is_conserved_and_processors_are_not_shared(rule: str, seed: int) -
         for i, node in enumerate(at):
             source = f"s{chain}.{i}"
             tasks.append(
-                NodeTask(f"t{chain}.{i}", node, (source,), (Step(f"o{chain}.{i}", rng.randint(1, 9), (f"s{chain}.{i + 1}",)),), 50.0)
+                NodeTask(
+                    f"t{chain}.{i}",
+                    node,
+                    (source,),
+                    (Step(f"o{chain}.{i}", rng.randint(1, 9), (f"s{chain}.{i + 1}",)),),
+                    50.0,
+                )
             )
             if i and at[i - 1] != node:
                 routes[source] = ((at[i - 1], node),)
         sinks.append(Sink(f"out{chain}", f"s{chain}.3", at[-1], 100.0))
         releases += [give(f"s{chain}.0", rng.uniform(0, 300), rng.randint(1, 4), at[0]) for _ in range(10)]
-    outcome = simulate_nodes(System(dict.fromkeys("abc", 1.0), tuple(tasks), tuple(sinks), routes), releases, rule, record=True)
+    outcome = simulate_nodes(
+        System(dict.fromkeys("abc", 1.0), tuple(tasks), tuple(sinks), routes), releases, rule, record=True
+    )
     came = sum(r.parcel.count for r in releases)
     assert outcome.missed()[1] == came
     assert not overlapping(outcome.segments)
     work = sum(
-        t.steps[0].cost_us * r.parcel.count for t in tasks for r in releases if t.name[1:].split(".")[0] == r.stream[1:].split(".")[0]
+        t.steps[0].cost_us * r.parcel.count
+        for t in tasks
+        for r in releases
+        if t.name[1:].split(".")[0] == r.stream[1:].split(".")[0]
     )
     assert sum(s.end_us - s.start_us for s in outcome.segments) == pytest.approx(work)
     node_of = {t.name: t.node for t in tasks}
@@ -141,7 +176,9 @@ def test_work_is_conserved_and_processors_are_not_shared(rule: str, seed: int) -
         busy = joined([s for s in outcome.segments if s.node == node], by_operator=False)
         resumed = [b.start_us for a, b in pairwise(busy) if b.start_us > a.end_us + 1e-6]
         stays = [(i.created_us, i.end_us) for i in outcome.instances if node_of[i.task] == node]
-        assert not any(created < start - 1e-6 < end for start in resumed for created, end in stays), "idle with work waiting"
+        assert not any(created < start - 1e-6 < end for start in resumed for created, end in stays), (
+            "idle with work waiting"
+        )
 
 
 def test_an_unknown_rule_says_what_to_write() -> None:

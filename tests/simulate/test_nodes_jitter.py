@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from kigen.simulate.nodes_jitter import Jitter
+from kigen_lab.simulate.nodes.cost_jitter import Jitter
 
 
 def test_without_spread_only_the_nodes_factor_is_left() -> None:

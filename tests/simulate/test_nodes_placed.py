@@ -1,17 +1,18 @@
-"""From a placement to virtual time: the worked example of the paper to the millisecond, on either node and by either rule."""
+"""From a placement to virtual time: the worked example of the paper to the millisecond, on either node and by either
+rule."""
 
 from __future__ import annotations
 
 import pytest
+from kigen_lab.plans.paper_example import SHAPES, Shape, paper_example
+from kigen_lab.simulate.nodes.node_simulation import simulate_nodes
+from kigen_lab.simulate.nodes.outcome import NodesOutcome
+from kigen_lab.simulate.nodes.placed import once, periodic, system_of
 
 from kigen.placement import Link, Node, Operator, Output, Problem, Stream
-from kigen.placement.assemble import assemble
 from kigen.placement.network import Network, route_all
-from kigen.placement.paper_example import SHAPES, Shape, paper_example
-from kigen.placement.split import by_work
-from kigen.simulate.nodes import simulate_nodes
-from kigen.simulate.nodes_outcome import NodesOutcome
-from kigen.simulate.nodes_placed import once, periodic, system_of
+from kigen.placement.solver.assemble import assemble
+from kigen.placement.solver.split import by_work
 
 AGES_US = {"v2v": 100_000.0, "centre": 200_000.0}
 
@@ -24,7 +25,8 @@ def run(o3: str, rule: str, shape: Shape = "chain") -> NodesOutcome:
 
 
 @pytest.mark.parametrize(
-    ("o3", "rule", "control_ms", "warning_ms"), [("node1", "edf", 50, 300), ("node2", "edf", 30, 300), ("node2", "fifo", 30, 480)]
+    ("o3", "rule", "control_ms", "warning_ms"),
+    [("node1", "edf", 50, 300), ("node2", "edf", 30, 300), ("node2", "fifo", 30, 480)],
 )
 def test_the_worked_example(o3: str, rule: str, control_ms: float, warning_ms: float) -> None:
     worst = run(o3, rule).worst_us()

@@ -1,7 +1,8 @@
-"""Random plans with periods: what a placement says it holds is not late in virtual time, with blocking by a running tuple.
+"""Random plans with periods: what a placement says it holds is not late in virtual time, with blocking by a running
+tuple.
 
-Operators are thrown onto nodes at random, and deadlines are then cut down to what the placement promises for each output, so that the
-smallest flaw in its demand test, or in the simulator, would show."""
+Operators are thrown onto nodes at random, and deadlines are then cut down to what the placement promises for each
+output, so that the smallest flaw in its demand test, or in the simulator, would show."""
 
 from __future__ import annotations
 
@@ -10,14 +11,14 @@ import time
 from dataclasses import replace
 
 import pytest
+from kigen_lab.simulate.nodes.random_periods import late_in, random_plan
 
 from kigen.placement import Placement, Problem
-from kigen.placement.assemble import assemble
 from kigen.placement.network import Network, arrival_us, route_all
-from kigen.placement.solve import Limits, solve
-from kigen.placement.split import by_level, reserve
+from kigen.placement.solver.assemble import assemble
+from kigen.placement.solver.solve import Limits, solve
+from kigen.placement.solver.split import by_level, reserve
 from kigen.placement.tasks import finish_us
-from kigen.simulate.nodes_plans import late_in, random_plan
 
 
 def thrown(plan: Problem, seed: int, scale: float = 1.0) -> tuple[Problem, Placement]:
@@ -25,7 +26,9 @@ def thrown(plan: Problem, seed: int, scale: float = 1.0) -> tuple[Problem, Place
     rng, network = random.Random(seed), Network(plan)
     nodes = {o.name: rng.choice(plan.allowed[o.name]) for o in plan.operators}
     scaled = replace(plan, operators=tuple(replace(o, cost_us=o.cost_us * scale) for o in plan.operators))
-    return scaled, assemble(scaled, nodes, route_all(network, nodes), by_level(plan, reserve(plan, network)), 0.0, "thrown")
+    return scaled, assemble(
+        scaled, nodes, route_all(network, nodes), by_level(plan, reserve(plan, network)), 0.0, "thrown"
+    )
 
 
 def fullest(plan: Problem, seed: int) -> tuple[Problem, Placement] | None:
@@ -49,7 +52,9 @@ def promised(plan: Problem, placement: Placement) -> Problem:
 
 @pytest.mark.parametrize("first", [0, 10, 20])
 def test_what_holds_is_not_late(first: int) -> None:
-    full = [(seed, found) for seed in range(first, first + 10) if (found := fullest(random_plan(seed), seed)) is not None]
+    full = [
+        (seed, found) for seed in range(first, first + 10) if (found := fullest(random_plan(seed), seed)) is not None
+    ]
     assert len(full) >= 5
     for seed, (plan, placement) in full:
         assert placement.holds
@@ -58,7 +63,10 @@ def test_what_holds_is_not_late(first: int) -> None:
 
 def test_what_the_solver_says_holds_is_not_late() -> None:
     """A few of those that the soak test goes through."""
-    placed = [(seed, plan := random_plan(seed), solve(plan, time.monotonic, limits=Limits(time_limit_s=3.0))) for seed in (1, 2, 3, 6)]
+    placed = [
+        (seed, plan := random_plan(seed), solve(plan, time.monotonic, limits=Limits(time_limit_s=3.0)))
+        for seed in (1, 2, 3, 6)
+    ]
     assert any(placement.holds for _, _, placement in placed)
     for seed, plan, placement in placed:
         assert not (placement.holds and late_in(plan, placement, seed, rounds=2)), f"seed {seed}"

@@ -6,8 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-
-from kigen.simulate import Setting, draw, run_policy
+from kigen_lab.simulate import Setting, draw, run_policy
 
 NAMES = ("taat", "bts", "ats", "ats1", "ideal", "pack")
 
@@ -16,7 +15,11 @@ NAMES = ("taat", "bts", "ats", "ats1", "ideal", "pack")
 def sdmr(rate: float, queries: int, selectivity: float | None) -> dict[str, float]:
     found: dict[str, list[float]] = {name: [] for name in NAMES}
     for seed in (20, 21, 22):
-        workload = draw(Setting(rate=rate, queries=queries, tuples=300 if queries == 100 else 100, selectivity=selectivity, seed=seed))
+        workload = draw(
+            Setting(
+                rate=rate, queries=queries, tuples=300 if queries == 100 else 100, selectivity=selectivity, seed=seed
+            )
+        )
         for name in NAMES:
             found[name].append(run_policy(name, workload, seed=seed).sdmr)
     return {name: float(np.mean(values)) for name, values in found.items()}
@@ -42,7 +45,9 @@ def test_pack_is_near_ideal_and_never_above_ats1(rate: float, queries: int, sele
 
 def test_published_at_lambda_04() -> None:
     found = [draw(Setting(rate=0.4, tuples=500, selectivity=None, seed=seed)) for seed in (0, 1, 2)]
-    taat, bts, ats = (np.mean([run_policy(name, workload).sdmr for workload in found]) for name in ("taat", "bts", "ats"))
+    taat, bts, ats = (
+        np.mean([run_policy(name, workload).sdmr for workload in found]) for name in ("taat", "bts", "ats")
+    )
     assert taat == pytest.approx(0.40, abs=0.06)
     assert bts == pytest.approx(0.10, abs=0.06)
     assert ats == pytest.approx(0.05, abs=0.05)

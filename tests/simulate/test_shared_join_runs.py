@@ -7,14 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from kigen_lab.simulate.shared_joins.bound import fifo_limit, least_drops
+from kigen_lab.simulate.shared_joins.join_simulation import JoinSetting, MakePolicy, simulate_join
+from kigen_lab.simulate.shared_joins.window_sets import paper_windows, random_windows
 
-from kigen.plan.window_hull import WindowHull, window_hull
+from kigen.plan.shared_joins.window_hull import WindowHull, window_hull
 from kigen.schedule.slices import SLICE_POLICY_NAMES, Fifo, SlicePolicy, make_slice_policy
-from kigen.simulate.shared_join import JoinSetting, MakePolicy, simulate_join
-from kigen.simulate.shared_join_bound import fifo_limit, least_drops
-from kigen.simulate.shared_join_windows import paper_windows, random_windows
 
-SMALL = JoinSetting(paper_windows("p4"), speed=6.6, buffer=250, stages=((25.0, 7.0), (25.0, 1.0), (25.0, 7.0), (25.0, 1.0)))
+SMALL = JoinSetting(
+    paper_windows("p4"), speed=6.6, buffer=250, stages=((25.0, 7.0), (25.0, 1.0), (25.0, 7.0), (25.0, 1.0))
+)
 
 
 def named(name: str, **settings: float) -> MakePolicy:
@@ -29,7 +31,9 @@ def slow_fifo(setting: JoinSetting) -> tuple[int, int]:
     arrivals = setting.arrivals_s().tolist()
     undone = (setting.buffer - setting.done_at_start) * setting.streams
     born = [0.0] * undone + arrivals
-    leave = arrivals[setting.done_at_start * setting.streams :] + [float("inf")] * (len(born) - len(arrivals) + setting.done_at_start * 2)
+    leave = arrivals[setting.done_at_start * setting.streams :] + [float("inf")] * (
+        len(born) - len(arrivals) + setting.done_at_start * 2
+    )
     seconds = np.diff(setting.windows, prepend=0.0) / (setting.speed * setting.windows[-1])
     now, processed, dropped = 0.0, 0, 0
     for index in range(len(born)):
@@ -74,7 +78,8 @@ def test_counts_add_up_and_the_processor_never_rests(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "drops"), [("p1", True), ("p2", False), ("p3", False), ("p4", True), ("p5", False), ("p6", False), ("p8", True)]
+    ("name", "drops"),
+    [("p1", True), ("p2", False), ("p3", False), ("p4", True), ("p5", False), ("p6", False), ("p8", True)],
 )
 def test_mqt_drops_where_the_paper_says_and_fifo_nowhere(name: str, drops: bool) -> None:
     setting = replace(SMALL, windows=paper_windows(name))

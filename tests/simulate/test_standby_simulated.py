@@ -1,15 +1,15 @@
-"""Standby in virtual time: the ends of the dial are what they are called, bytes are the records', every trial's output is exact."""
+"""Standby in virtual time: the ends of the dial are what they are called, bytes are the records', every trial's output
+is exact."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-
-from kigen.reproduce.lazy_standby import Cell, run_cell
-from kigen.simulate.standby_model import TUPLE_BYTES, StandbyOutcome, StandbySetting, draw_trial
-from kigen.simulate.standby_run import simulate_standby
-from kigen.standby.topology import Standby
+from kigen_lab.reproduce.lazy_standby.experiments import Cell, run_cell
+from kigen_lab.simulate.standby.machine.topology import Standby
+from kigen_lab.simulate.standby.model import TUPLE_BYTES, StandbyOutcome, StandbySetting, draw_trial
+from kigen_lab.simulate.standby.trial import simulate_standby
 
 BASE = StandbySetting(Standby(), kill_us=3e6)
 KINDS = [Standby("active"), Standby("lazy", 7), Standby("lazy", 25, "zstd"), Standby("upstream"), Standby("passive")]
@@ -44,7 +44,12 @@ def test_bytes_are_those_of_the_records(seed: int) -> None:
 
 
 def test_overhead_falls_and_recovery_grows_between_the_ends() -> None:
-    kinds = [Standby("active", compress="none"), Standby("lazy", 10, "none"), Standby("lazy", 40, "none"), Standby("upstream")]
+    kinds = [
+        Standby("active", compress="none"),
+        Standby("lazy", 10, "none"),
+        Standby("lazy", 40, "none"),
+        Standby("upstream"),
+    ]
     points = [run_cell(Cell("selection", "none", one.mode, replace(BASE, standby=one)), 6) for one in kinds]
     overheads, times = ([point[what]["mean"] for point in points] for what in ("overhead", "recovery_us"))
     assert overheads == sorted(overheads, reverse=True)
@@ -54,7 +59,8 @@ def test_overhead_falls_and_recovery_grows_between_the_ends() -> None:
 
 
 def test_live_tuples_are_not_trimmed() -> None:
-    """A window of some 30 tuples: batches of 20 fill with live ones, and all go to the secondary but for the last part of one."""
+    """A window of some 30 tuples: batches of 20 fill with live ones, and all go to the secondary but for the last part
+    of one."""
     outcome = simulate_standby(replace(BASE, standby=Standby("lazy", 20, "none"), window_us=300_000.0))
     assert outcome.tuples - 60 <= outcome.batched <= outcome.tuples
     assert outcome.kept_most > 30

@@ -6,9 +6,9 @@ import time
 
 import numpy as np
 import pytest
+from kigen_lab.simulate import Setting, Workload, draw, run_policy, simulate
 
 from kigen.schedule import POLICY_NAMES, ScheduledTask, Settings, make_policy
-from kigen.simulate import Setting, Workload, draw, run_policy, simulate
 
 
 def by_hand(deadline_us: float, times: list[float], cost: float, overhead: float) -> Workload:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from kigen.simulate import Setting, draw
-from kigen.simulate.arrivals import KINDS, arrival_times_us
+from kigen_lab.simulate import Setting, draw
+from kigen_lab.simulate.deadlines.arrival_draws import KINDS, arrival_times_us
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,9 +1,11 @@
-"""Power cuts through Spark: images of what a disk would hold after a cut, taken in the middle of a run, and runs that go on from them.
+"""Power cuts through Spark: images of what a disk would hold after a cut, taken in the middle of a run, and runs that
+go on from them.
 
-The sink's process writes through a disk that knows what was synced. Files that workers synced, and those of a Spark that syncs them itself,
-are taken as they are; those of a Spark that does not are lost or torn unless the sink has synced them. At random moments an image of all
-below the app's folder is put aside, without what was not synced, or with torn parts of it. Each image must go on to the lines of an
-undisturbed run; without a Spark that syncs, Spark may also say that its state is lost. KIGEN_CUTS images of each kind, 24 by default.
+The sink's process writes through a disk that knows what was synced. Files that workers synced, and those of a Spark
+that syncs them itself, are taken as they are; those of a Spark that does not are lost or torn unless the sink has
+synced them. At random moments an image of all below the app's folder is put aside, without what was not synced, or with
+torn parts of it. Each image must go on to the lines of an undisturbed run; without a Spark that syncs, Spark may also
+say that its state is lost. KIGEN_CUTS images of each kind, 24 by default.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from durable.power import PowerDisk
 
 from kigen.durable import standing_in
 from kigen.engine import Engine, RunFailed, run
-from kigen.spark.session import sync_files
+from kigen.spark.session.start import sync_files
 
 FROZEN = Path(__file__).parents[1] / "spark" / "frozen"
 SMALL = {"batch_rows": 10, "inline_bytes": 1000, "keep_results": False}
@@ -31,7 +33,11 @@ class Watched(PowerDisk):
     """Goes on after a cut; the images are put aside. Several threads write."""
 
     def __init__(self, root: Path, rng: random.Random, images: Path, at: list[int], synced: tuple[str, ...]) -> None:
-        super().__init__(root, rng, trusted=lambda path: path.split(os.sep)[-1][0] != "." and any(f"/{name}/" in path for name in synced))
+        super().__init__(
+            root,
+            rng,
+            trusted=lambda path: path.split(os.sep)[-1][0] != "." and any(f"/{name}/" in path for name in synced),
+        )
         self._images, self._at, self._count = images, sorted(at), 0
 
     def _tick(self) -> None:
@@ -49,7 +55,9 @@ def lines(folder: Path) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("spark_syncs", [True, False])
-def test_runs_go_on_from_what_power_cuts_leave(spark_syncs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_go_on_from_what_power_cuts_leave(
+    spark_syncs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not spark_syncs:
         monkeypatch.setattr(run, "sync_files", lambda spark, wanted: sync_files(spark, False))
     synced = ("chunks", "spark") if spark_syncs else ("chunks",)
@@ -70,9 +78,13 @@ def test_runs_go_on_from_what_power_cuts_leave(spark_syncs: bool, tmp_path: Path
             for image in sorted(images.iterdir()):
                 where = f"seed {seed}, run{done}, after {image.name} changes"
                 done += 1
-                (image / "checkpoint" / "owner.json").unlink(missing_ok=True)  # this very process, which a real cut would have ended
+                (image / "checkpoint" / "owner.json").unlink(
+                    missing_ok=True
+                )  # this very process, which a real cut would have ended
                 try:
-                    assert engine.run(image / "rooms.cql", checkpoint=str(image / "checkpoint"), **SMALL).finished, where
+                    assert engine.run(image / "rooms.cql", checkpoint=str(image / "checkpoint"), **SMALL).finished, (
+                        where
+                    )
                 except RunFailed as error:
                     if spark_syncs or "state" not in str(error).lower():
                         raise AssertionError(where) from error

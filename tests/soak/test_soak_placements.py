@@ -1,4 +1,5 @@
-"""200 random plans with periods, placed by the solver: what it says holds is not late in virtual time. KIGEN_PLANS="a:b": other seeds.
+"""200 random plans with periods, placed by the solver: what it says holds is not late in virtual time.
+KIGEN_PLANS="a:b": other seeds.
 
 Runs only under `make soak` (KIGEN_SOAK=1) or when KIGEN_PLANS is set.
 """
@@ -11,9 +12,9 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import pytest
+from kigen_lab.simulate.nodes.random_periods import late_in, random_plan
 
-from kigen.placement.solve import Limits, solve
-from kigen.simulate.nodes_plans import late_in, random_plan
+from kigen.placement.solver.solve import Limits, solve
 
 ASKED = "KIGEN_SOAK" in os.environ or "KIGEN_PLANS" in os.environ
 
@@ -31,6 +32,9 @@ def test_no_placement_that_holds_is_late() -> None:
     with ProcessPoolExecutor(int(os.environ.get("KIGEN_WORKERS", "2")), mp_context=get_context("spawn")) as pool:
         found = list(pool.map(judged, range(first, end)))
     held = [seed for seed, holds, _ in found if holds]
-    print(f"{len(held)} of {len(found)} plans hold; of the others {sum(bool(late) for _, holds, late in found if not holds)} are late")
+    print(
+        f"{len(held)} of {len(found)} plans hold; of the others "
+        f"{sum(bool(late) for _, holds, late in found if not holds)} are late"
+    )
     assert not [seed for seed, holds, late in found if holds and late]
     assert 2 * len(held) >= len(found), "most plans leave room for a placement that holds"

@@ -1,4 +1,5 @@
-"""Thousands of random apps without Spark. `KIGEN_SEEDS="a:b"` chooses the seeds (default 0:5000), KIGEN_WORKERS the processes.
+"""Thousands of random apps without Spark. `KIGEN_SEEDS="a:b"` chooses the seeds (default 0:5000), KIGEN_WORKERS the
+processes.
 
 Runs only under `make soak` (KIGEN_SOAK=1) or when KIGEN_SEEDS is set.
 """

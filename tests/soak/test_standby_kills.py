@@ -1,4 +1,5 @@
-"""Kills of leaders at length: KIGEN_KILLS of them, 100 by default, over as many runs as it takes, all operators and selections in turns."""
+"""Kills of leaders at length: KIGEN_KILLS of them, 100 by default, over as many runs as it takes, all operators and
+selections in turns."""
 
 from __future__ import annotations
 
@@ -23,7 +24,14 @@ def test_a_hundred_leaders_killed(tmp_path: Path) -> None:
         batch, codec = rng.choice((1, 2, 10, 25, 50, 200)), rng.choice(("none", "zlib", "zstd", "lz4"))
         seconds = min(RUN_S, 60 + KILL_S * (count - kills))
         queries, rate = ((ALL, 25), (SELECTION, 60))[rounds % 2]
-        pair = Pair(folder, queries, f'standby = "lazy"\nbatch = {batch}\ncompress = "{codec}"', seconds, rate, seed=rng.randint(1, 1000))
+        pair = Pair(
+            folder,
+            queries,
+            f'standby = "lazy"\nbatch = {batch}\ncompress = "{codec}"',
+            seconds,
+            rate,
+            seed=rng.randint(1, 1000),
+        )
         with pair.up() as up:
             done = kill_leaders(pair, up, count - kills, rng)
             assert up.end() == 0, f"seed {seed}, round {rounds}: {up.said}"

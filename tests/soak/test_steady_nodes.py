@@ -1,4 +1,5 @@
-"""Two nodes at 2,000 tuples a second for an hour: memory, files, threads and file descriptors are flat after the first ten minutes.
+"""Two nodes at 2,000 tuples a second for an hour: memory, files, threads and file descriptors are flat after the first
+ten minutes.
 
 KIGEN_SOAK_S: how long (3600 seconds); ten minutes of it, or less of a short one, is for everything to come to its size.
 Run a short form with: KIGEN_SOAK=1 KIGEN_SOAK_S=300 pytest tests/soak/test_steady_nodes.py -s
@@ -81,7 +82,9 @@ def test_nothing_grows(tmp_path: Path) -> None:
             found.append(taken(up.process.pid, up.state, began))
             print(found[-1], flush=True)
             time.sleep(max(2.0, SECONDS / 600))
-        kinds = Counter("/".join(path.relative_to(up.state).parts[:5]) for path in up.state.rglob("*") if path.is_file())
+        kinds = Counter(
+            "/".join(path.relative_to(up.state).parts[:5]) for path in up.state.rglob("*") if path.is_file()
+        )
         print(*kinds.most_common(12), sep="\n", flush=True)
     steady = [t for t in found if t.at_s >= settled_s]
     assert len(steady) >= 9, f"it ended too soon: {up.said}"

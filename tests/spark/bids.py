@@ -18,16 +18,23 @@ GROUP = 100_000
 
 def write_bids(directory: Path, count: int) -> Path:
     """Rows are written in groups, so that this process stays small."""
-    columns = pa.schema([("auction", pa.int64()), ("bidder", pa.int64()), ("note", pa.string()), ("ts", pa.timestamp("us"))])
+    columns = pa.schema(
+        [("auction", pa.int64()), ("bidder", pa.int64()), ("note", pa.string()), ("ts", pa.timestamp("us"))]
+    )
     with pq.ParquetWriter(directory / "bid.parquet", columns) as writer:
         for first in range(0, count, GROUP):
             number = np.arange(first, min(count, first + GROUP))
             notes = pa.array([f"note number {n}" for n in number])
             writer.write_table(
-                pa.table([number % 50_000, number * 7919, notes, pa.array(number * 1000, pa.timestamp("us"))], schema=columns)
+                pa.table(
+                    [number % 50_000, number * 7919, notes, pa.array(number * 1000, pa.timestamp("us"))], schema=columns
+                )
             )
     times = np.arange(count // 100)
-    pq.write_table(pa.table({"id": times % 50_000, "ts": pa.array(times * 100_000, pa.timestamp("us"))}), directory / "auction.parquet")
+    pq.write_table(
+        pa.table({"id": times % 50_000, "ts": pa.array(times * 100_000, pa.timestamp("us"))}),
+        directory / "auction.parquet",
+    )
     app = directory / "bids.cql"
     app.write_text(APP, encoding="utf-8")
     return app

@@ -1,4 +1,5 @@
-"""Runs that are killed at random moments and started again, held against an undisturbed one. Half of the time Spark's JVM is killed too."""
+"""Runs that are killed at random moments and started again, held against an undisturbed one. Half of the time Spark's
+JVM is killed too."""
 
 from __future__ import annotations
 
@@ -21,9 +22,25 @@ _PATIENCE_S = 240
 
 
 def start(app: Path, output: Path, checkpoint: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "kigen.cli.main", "run", str(app), "--drain", "--output", str(output), "--checkpoint", str(checkpoint)]
+    command = [
+        sys.executable,
+        "-m",
+        "kigen.cli.main",
+        "run",
+        str(app),
+        "--drain",
+        "--output",
+        str(output),
+        "--checkpoint",
+        str(checkpoint),
+    ]
     return subprocess.Popen(
-        command, env={**os.environ, **SMALL}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        env={**os.environ, **SMALL},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
 
 
@@ -41,7 +58,8 @@ def jvm_of(checkpoint: Path) -> int | None:
 
 
 def kill_later(process: subprocess.Popen[str], checkpoint: Path, rng: random.Random) -> bool:
-    """Wait for a random moment (of the start, or of the batches after the next ones), then SIGKILL; False if the run ended before it."""
+    """Wait for a random moment (of the start, or of the batches after the next ones), then SIGKILL; False if the run
+    ended before it."""
     goal = recorded(checkpoint) + rng.choice((1, 1, 2, 2, 3))
     until = time.monotonic() + (rng.uniform(1, 15) if rng.random() < 0.15 else _PATIENCE_S)
     while recorded(checkpoint) < goal and time.monotonic() < until and process.poll() is None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from kigen.connectors import Position, Range, Rows, Source
-from kigen.spark.admission import OffsetFormatError, batch_of, initial_offset, log_budget, next_offset
+from kigen.spark.admission.offsets import OffsetFormatError, batch_of, initial_offset, log_budget, next_offset
 
 
 class Listed(Source):
@@ -87,7 +87,7 @@ def test_batches_of_logs_grow_while_quick_and_shrink_when_slow() -> None:
     assert after(1_000_000, 9_000_000) == 500_000
     assert after(200_000, 9_000_000) == 125_000
     assert after(200_000, 300_000, largest=500_000) == 500_000  # a size of one's own stays
-    assert log_budget({"ranges": [{"rows": 500_000}], "admitted_us": 0}, 500_000, 2_000_000, 600_000, 1_000_000) == 250_000, (
-        "a deadline of 1 s"
-    )
+    assert (
+        log_budget({"ranges": [{"rows": 500_000}], "admitted_us": 0}, 500_000, 2_000_000, 600_000, 1_000_000) == 250_000
+    ), "a deadline of 1 s"
     assert log_budget({"ranges": [], "admitted_us": 0}, 500_000, 2_000_000, 1) == 500_000

@@ -22,7 +22,12 @@ SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 
 @contextmanager
 def daemon(log: Path, *arguments: str) -> Iterator[Path]:
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
+    environment = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_NO_DAEMONIZE": "1",
+    }
     with log.open("wb") as out:
         process = subprocess.Popen([str(SPARK_CLASS), *arguments], stdout=out, stderr=out, env=environment)
         try:
@@ -50,7 +55,9 @@ def master(tmp_path: Path) -> Iterator[str]:
         url = said(log, r"spark://127\.0\.0\.1:[1-9][0-9]*")
         for i in (1, 2):
             sizes = ("--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / f"work{i}"))
-            worker = stack.enter_context(daemon(tmp_path / f"worker{i}.log", "org.apache.spark.deploy.worker.Worker", *host, *sizes, url))
+            worker = stack.enter_context(
+                daemon(tmp_path / f"worker{i}.log", "org.apache.spark.deploy.worker.Worker", *host, *sizes, url)
+            )
             said(worker, "Successfully registered with master")
         yield url
 
@@ -59,8 +66,21 @@ def master(tmp_path: Path) -> Iterator[str]:
 def test_a_cluster_gives_the_same_lines_as_this_process(engine: Engine, master: str, tmp_path: Path) -> None:
     app = write_rooms(tmp_path, 300)
     engine.run(app, output=str(tmp_path / "here"), keep_results=False)
-    command = [sys.executable, "-m", "kigen.cli.main", "run", str(app), "--drain", "--output", str(tmp_path / "there"), "--master", master]
-    done = subprocess.run(command, env={**os.environ, "KIGEN_BATCH_ROWS": "100"}, capture_output=True, text=True, timeout=600, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "kigen.cli.main",
+        "run",
+        str(app),
+        "--drain",
+        "--output",
+        str(tmp_path / "there"),
+        "--master",
+        master,
+    ]
+    done = subprocess.run(
+        command, env={**os.environ, "KIGEN_BATCH_ROWS": "100"}, capture_output=True, text=True, timeout=600, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert bags(tmp_path / "there") == bags(tmp_path / "here")
     assert len(list(tmp_path.glob("work*/app-*/*"))) >= 2, "both workers should have had an executor"

@@ -11,7 +11,9 @@ from kigen.connectors import InputError
 from kigen.engine import CheckpointInUse, CheckpointMismatch, Engine, RunFailed
 from kigen.lifetimes import EvaluationError
 
-READINGS = "CREATE STREAM readings (room STRING, temp DOUBLE, ts TIMESTAMP) TIMESTAMP BY ts FROM csv (path = 'readings.csv')"
+READINGS = (
+    "CREATE STREAM readings (room STRING, temp DOUBLE, ts TIMESTAMP) TIMESTAMP BY ts FROM csv (path = 'readings.csv')"
+)
 
 
 def small_app(directory: Path, data: str, query: str, clause: str = "") -> Path:
@@ -25,12 +27,16 @@ def small_app(directory: Path, data: str, query: str, clause: str = "") -> Path:
 def test_cuts_and_lifetime_methods_give_the_same_lines(engine: Engine, tmp_path: Path) -> None:
     app = write_rooms(tmp_path, 600)
     whole = engine.run(app, output=str(tmp_path / "whole"))
-    cut = engine.run(app, output=str(tmp_path / "cut"), batch_rows=90, inline_bytes=100, checkpoint=str(tmp_path / "ck"))
+    cut = engine.run(
+        app, output=str(tmp_path / "cut"), batch_rows=90, inline_bytes=100, checkpoint=str(tmp_path / "ck")
+    )
     negative = engine.run(app, output=str(tmp_path / "nt"), batch_rows=200, lifetime="nt")
     expected = bags(tmp_path / "whole")
     assert all(len(lines) > 30 for lines in expected.values()), {k: len(v) for k, v in expected.items()}
     assert bags(tmp_path / "cut") == expected
-    assert {k: v for k, v in bags(tmp_path / "nt").items() if k == "arrivals.csv"} == {"arrivals.csv": expected["arrivals.csv"]}
+    assert {k: v for k, v in bags(tmp_path / "nt").items() if k == "arrivals.csv"} == {
+        "arrivals.csv": expected["arrivals.csv"]
+    }
     assert whole.finished
     assert cut.report["batches"] > 5 > whole.report["batches"]
     assert negative.report["lifetime"] == "nt"
@@ -56,9 +62,9 @@ def test_a_finished_checkpoint_is_left_as_it_is(engine: Engine, tmp_path: Path) 
     assert text == "room,_from,_to\na,2026-01-01T00:00:00.000000Z,\n"
     again = engine.prepare(app, **options)
     assert again.finished
-    assert again.stop().report["queries"]["q"] | {"latency_ms": None} == engine.run(app, **options).report["queries"]["q"] | {
-        "latency_ms": None
-    }
+    assert again.stop().report["queries"]["q"] | {"latency_ms": None} == engine.run(app, **options).report["queries"][
+        "q"
+    ] | {"latency_ms": None}
     assert (tmp_path / "out" / "q.csv").read_text(encoding="utf-8") == text
 
 
@@ -72,7 +78,9 @@ def test_an_empty_stream_gives_an_empty_result(engine: Engine, tmp_path: Path) -
 
 def test_a_bad_row_ends_the_run_with_its_place(engine: Engine, tmp_path: Path) -> None:
     app = small_app(
-        tmp_path, "room,temp,ts\na,1,2026-01-01T00:00:00Z\na,x,2026-01-01T00:00:01Z\n", "SELECT room FROM readings [RANGE 1 SECONDS]"
+        tmp_path,
+        "room,temp,ts\na,1,2026-01-01T00:00:00Z\na,x,2026-01-01T00:00:01Z\n",
+        "SELECT room FROM readings [RANGE 1 SECONDS]",
     )
     with pytest.raises(InputError, match="temp") as caught:
         engine.run(app, output=str(tmp_path / "out"), checkpoint=str(tmp_path / "ck"))
@@ -105,7 +113,9 @@ def test_bad_rows_may_be_skipped_and_are_counted(engine: Engine, tmp_path: Path)
 
 def test_an_expression_that_fails_on_the_data_ends_the_run(engine: Engine, tmp_path: Path) -> None:
     app = small_app(
-        tmp_path, "room,temp,ts\nseven,1,2026-01-01T00:00:00Z\n", "SELECT CAST(room AS BIGINT) AS n FROM readings [RANGE 1 SECONDS]"
+        tmp_path,
+        "room,temp,ts\nseven,1,2026-01-01T00:00:00Z\n",
+        "SELECT CAST(room AS BIGINT) AS n FROM readings [RANGE 1 SECONDS]",
     )
     with pytest.raises(EvaluationError, match="seven"):
         engine.run(app)
@@ -113,7 +123,9 @@ def test_an_expression_that_fails_on_the_data_ends_the_run(engine: Engine, tmp_p
 
 def test_a_fault_in_a_worker_is_told_in_one_line(engine: Engine, tmp_path: Path) -> None:
     app = small_app(tmp_path, "room,temp,ts\na,1,2026-01-01T00:00:00Z\n", "SELECT room FROM readings [ROWS 1]")
-    with pytest.raises(RunFailed, match=r"^Spark ended the run: TypeError: int\(\) takes at most 2 arguments .* \(Spark's log: .*\)$"):
+    with pytest.raises(
+        RunFailed, match=r"^Spark ended the run: TypeError: int\(\) takes at most 2 arguments .* \(Spark's log: .*\)$"
+    ):
         engine.run(app, runtime="builtins:int")
 
 

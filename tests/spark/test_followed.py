@@ -9,7 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from kigen.spark.followed import Followed
+from kigen.spark.links.followed import Followed
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -1,4 +1,5 @@
-"""A run whose checkpoint and outputs lie on a disk that becomes full: exit by a clear error, and the right lines after space was made."""
+"""A run whose checkpoint and outputs lie on a disk that becomes full: exit by a clear error, and the right lines after
+space was made."""
 
 from __future__ import annotations
 
@@ -37,7 +38,12 @@ def fill(file: Path) -> None:
 def test_a_full_disk_ends_the_run_and_space_lets_it_go_on(engine: Engine, tmp_path: Path, small_disk: Path) -> None:
     app = write_rooms(tmp_path, 600)
     engine.run(app, output=str(tmp_path / "undisturbed"), keep_results=False)
-    options = {"output": str(small_disk / "out"), "checkpoint": str(small_disk / "ck"), "keep_results": False, "batch_rows": 20}
+    options = {
+        "output": str(small_disk / "out"),
+        "checkpoint": str(small_disk / "ck"),
+        "keep_results": False,
+        "batch_rows": 20,
+    }
     run = engine.start(app, **options)
     while len(run.commits) < 5:
         assert run.active

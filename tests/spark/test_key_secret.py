@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kigen.durable import DamagedFile
-from kigen.engine.key_secret import key_secret
+from kigen.engine.checkpoint.key_secret import key_secret
 
 
 def test_a_checkpoint_keeps_its_secret(tmp_path: Path) -> None:

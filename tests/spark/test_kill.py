@@ -1,4 +1,5 @@
-"""SIGKILL at random moments, restart, and in the end the same lines as an undisturbed run: nothing lost, nothing twice."""
+"""SIGKILL at random moments, restart, and in the end the same lines as an undisturbed run: nothing lost, nothing
+twice."""
 
 from __future__ import annotations
 

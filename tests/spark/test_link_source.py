@@ -1,4 +1,5 @@
-"""A stream from another node as admission sees it: its tuples wait for a policy, its marks go with them and cost nothing."""
+"""A stream from another node as admission sees it: its tuples wait for a policy, its marks go with them and cost
+nothing."""
 
 from __future__ import annotations
 
@@ -11,12 +12,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from kigen.lifetimes.sent import queue_schema
-from kigen.links import READER, LinkServer, Queue, SchemaMismatch, write_private
+from kigen.lifetimes.exchange.sent import queue_schema
+from kigen.links import READER, LinkServer, write_private
 from kigen.plan import bind
-from kigen.plan.nodes import LINK, Connector, Stream
-from kigen.spark.link_source import Access, LinkSource
-from kigen.spark.queues import Arrivals, Cursors, TaskQueue
+from kigen.plan.logical import LINK, Connector, Stream
+from kigen.queue import Queue, SchemaMismatch
+from kigen.spark.admission.live_queues import Arrivals, Cursors, TaskQueue
+from kigen.spark.links.link_source import Access, LinkSource
 
 
 @dataclass
@@ -32,12 +34,16 @@ class Bench:
             last = last if row is None else row
             for name, value in (("c0", row), ("_at", row), ("_arrived", last + 1 if row is None else 1000 + last)):
                 columns[name].append(value)
-        self.queue.append(pa.record_batch([pa.array(columns[f.name], f.type) for f in self.queue.schema], schema=self.queue.schema))
+        self.queue.append(
+            pa.record_batch([pa.array(columns[f.name], f.type) for f in self.queue.schema], schema=self.queue.schema)
+        )
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    app = "CREATE STREAM s (v BIGINT) FROM synthetic (rate = 1, v = 'sequence'); CREATE QUERY q AS SELECT v FROM s [NOW];"
+    app = (
+        "CREATE STREAM s (v BIGINT) FROM synthetic (rate = 1, v = 'sequence'); CREATE QUERY q AS SELECT v FROM s [NOW];"
+    )
     (stream,) = bind(app).streams
     linked: Stream = replace(stream, source=Connector(LINK, (("queue", "s"), ("relation", False))))
     queue = Queue("s", queue_schema(stream.schema, is_stream=True))

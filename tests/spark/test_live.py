@@ -25,7 +25,9 @@ def await_batches(run: Run, count: int) -> None:
 @pytest.mark.timeout(500)
 def test_a_live_run_goes_on_where_it_was_stopped(engine: Engine, tmp_path: Path) -> None:
     app = tmp_path / "cars.cql"
-    app.write_text(CARS.format(rate=300) + "CREATE QUERY ids AS ISTREAM(SELECT id FROM cars [ROWS 7]);", encoding="utf-8")
+    app.write_text(
+        CARS.format(rate=300) + "CREATE QUERY ids AS ISTREAM(SELECT id FROM cars [ROWS 7]);", encoding="utf-8"
+    )
     options = {"drain": False, "output": str(tmp_path), "checkpoint": str(tmp_path / "ck"), "keep_results": False}
     for batches in (3, 6):
         run = engine.start(app, **options)
@@ -47,7 +49,10 @@ def test_a_death_makes_a_batch_though_nothing_arrives(engine: Engine, tmp_path: 
            0 s     1 s
     """
     app = tmp_path / "cars.cql"
-    app.write_text(CARS.format(rate=0.01) + "CREATE QUERY left AS DSTREAM(SELECT id FROM cars [RANGE 1 SECONDS]);", encoding="utf-8")
+    app.write_text(
+        CARS.format(rate=0.01) + "CREATE QUERY left AS DSTREAM(SELECT id FROM cars [RANGE 1 SECONDS]);",
+        encoding="utf-8",
+    )
     run = engine.start(app, drain=False, output=str(tmp_path), keep_results=False)
     await_batches(run, 2)
     run.stop()
@@ -60,7 +65,10 @@ def test_a_session_of_the_user_keeps_its_settings(engine: Engine, tmp_path: Path
     spark = engine.spark
     before = spark.conf.get("spark.sql.shuffle.partitions")
     app = tmp_path / "cars.cql"
-    text = "CREATE STREAM cars (id BIGINT, speed DOUBLE) FROM synthetic (rate = 10, rows = 50, id = 'sequence', speed = 'normal(80, 10)');"
+    text = (
+        "CREATE STREAM cars (id BIGINT, speed DOUBLE) FROM synthetic (rate = 10, rows = 50, id = 'sequence', "
+        "speed = 'normal(80, 10)');"
+    )
     app.write_text(text + "CREATE QUERY q AS SELECT id FROM cars [UNBOUNDED];", encoding="utf-8")
     mine = Engine(spark)
     assert sorted(row["id"] for row in mine.run(app).dataframe("q").collect()) == list(range(50))
@@ -96,7 +104,9 @@ def test_firm_shed_and_cost_at_work(engine: Engine, tmp_path: Path) -> None:
     assert (soft["in"], soft["shed"], soft["missed"], soft["sdmr"]) == (600, len(shed), 0, len(shed) / 600)
     assert (firm["in"], firm["shed"]) == (600, 600 - len(dear))
     assert firm["sdmr"] == (firm["missed"] + firm["shed"]) / 600
-    assert result.report["costs"]["tasks"]["task0"]["tuple_us"] > 4 * result.report["costs"]["tasks"]["task1"]["tuple_us"]
+    assert (
+        result.report["costs"]["tasks"]["task0"]["tuple_us"] > 4 * result.report["costs"]["tasks"]["task1"]["tuple_us"]
+    )
 
 
 def test_a_full_buffer_drops_the_oldest_and_counts_them(engine: Engine, tmp_path: Path) -> None:

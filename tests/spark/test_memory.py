@@ -12,9 +12,10 @@ import pytest
 
 from kigen.engine.options import ArgumentError, RunOptions
 from kigen.lifetimes.accounting import Holding, Part
-from kigen.spark import blame, deaths, faults
-from kigen.spark.crumbs import COMPUTING, IDLE, Crumb, Crumbs
-from kigen.spark.memory import (
+from kigen.spark.operator import error_codec
+from kigen.spark.session.start import gist
+from kigen.spark.watch import memory_text, worker_deaths
+from kigen.spark.watch.memory import (
     MemoryLimitReached,
     SizeError,
     give_back,
@@ -24,12 +25,22 @@ from kigen.spark.memory import (
     size_text,
     started_at,
 )
-from kigen.spark.session import gist
+from kigen.spark.watch.worker_files import COMPUTING, IDLE, Crumb, Crumbs
 
 GB = 10**9
-JOIN = Holding("join on auction = id", ("q15",), 6_000_009, 3_600_000_000, (Part("bid [UNBOUNDED]", 6_000_009, 3_600_000_000, True, True),))
+JOIN = Holding(
+    "join on auction = id",
+    ("q15",),
+    6_000_009,
+    3_600_000_000,
+    (Part("bid [UNBOUNDED]", 6_000_009, 3_600_000_000, True, True),),
+)
 GROUPS = Holding(
-    "aggregate count by auction", ("a", "b"), 120_345, 20_000_000, (Part("GROUP BY auction: 120,345 groups", 120_345, 20_000_000, True),)
+    "aggregate count by auction",
+    ("a", "b"),
+    120_345,
+    20_000_000,
+    (Part("GROUP BY auction: 120,345 groups", 120_345, 20_000_000, True),),
 )
 
 
@@ -63,13 +74,19 @@ def test_a_number_of_bytes_is_a_size_too() -> None:
     assert RunOptions(memory=2 * GB).memory == 2 * GB
 
 
-@pytest.mark.parametrize(("size", "text"), [(11_240_000_000, "11.2 GB"), (4 * GB, "4 GB"), (512_000_000, "512 MB"), (999, "999 bytes")])
+@pytest.mark.parametrize(
+    ("size", "text"), [(11_240_000_000, "11.2 GB"), (4 * GB, "4 GB"), (512_000_000, "512 MB"), (999, "999 bytes")]
+)
 def test_sizes_are_shown_in_the_unit_that_suits_them(size: int, text: str) -> None:
     assert size_text(size) == text
 
 
 def machine(root: Path, groups: str, limits: dict[str, str]) -> int:
-    for path, text in {"proc/meminfo": "MemTotal: 16000000 kB\nHugePages_Total: 0\n", "proc/self/cgroup": groups, **limits}.items():
+    for path, text in {
+        "proc/meminfo": "MemTotal: 16000000 kB\nHugePages_Total: 0\n",
+        "proc/self/cgroup": groups,
+        **limits,
+    }.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="ascii")
     return machine_bytes(root)
@@ -104,31 +121,37 @@ def test_a_process_is_known_by_its_start_and_not_by_its_number_alone() -> None:
 
 
 def test_the_error_names_query_operator_tuples_bytes_window_and_what_to_do() -> None:
-    text = blame.limit_reached(4_100_000_000, 4 * GB, [GROUPS, JOIN])
+    text = memory_text.limit_reached(4_100_000_000, 4 * GB, [GROUPS, JOIN])
     assert text.startswith("query q15 ran out of memory: the workers of the run use 4.1 GB, and --memory allows 4 GB; ")
     assert "join on auction = id holds 6,000,009 tuples in 3.6 GB, most of it bid [UNBOUNDED]" in text
     assert "a smaller window" in text
     assert "--memory" in text
-    assert isinstance(faults.from_text(faults.to_text(MemoryLimitReached(text))), MemoryLimitReached)
+    assert isinstance(error_codec.from_text(error_codec.to_text(MemoryLimitReached(text))), MemoryLimitReached)
 
 
 def test_what_is_no_state_is_the_fault_of_the_operator_at_work() -> None:
-    text = blame.limit_reached(4_100_000_000, 4 * GB, [GROUPS], ("cross join", ["q19"]))
+    text = memory_text.limit_reached(4_100_000_000, 4 * GB, [GROUPS], ("cross join", ["q19"]))
     assert text.startswith("query q19 ran out of memory")
     assert "some 4.1 GB of it is no state, but Python itself and the work of one batch (cross join)" in text
     assert "aggregate count by auction holds 120,345 tuples" in text
-    assert blame.limit_reached(4_100_000_000, 4 * GB, [JOIN], ("cross join", ["q19"])).startswith("query q15")
+    assert memory_text.limit_reached(4_100_000_000, 4 * GB, [JOIN], ("cross join", ["q19"])).startswith("query q15")
 
 
 def test_the_warning_names_those_that_hold_most() -> None:
-    text = blame.warning(3_300_000_000, 4 * GB, [GROUPS, JOIN])
+    text = memory_text.warning(3_300_000_000, 4 * GB, [GROUPS, JOIN])
     assert text.startswith("memory: 3.3 GB of 4 GB in use (82%); query q15: join on auction = id holds")
     assert "aggregate" not in text
-    assert blame.names_of(list("abcde")) == "queries a, b, c and 2 more"
+    assert memory_text.names_of(list("abcde")) == "queries a, b, c and 2 more"
 
 
 def crumb(**changes: object) -> Crumb:
-    told = {"phase": COMPUTING, "operator": "join on auction = id", "serves": ["q15"], "private": 11_200_000_000, "since_us": 1}
+    told = {
+        "phase": COMPUTING,
+        "operator": "join on auction = id",
+        "serves": ["q15"],
+        "private": 11_200_000_000,
+        "since_us": 1,
+    }
     return Crumb("task0", 7, ["q15", "q16"], **{"pid": 4_194_305, "started": 1, **told, **changes})  # type: ignore[arg-type]
 
 
@@ -138,7 +161,8 @@ def crumb(**changes: object) -> Crumb:
         (
             -9,
             11_200_000_000,
-            "of query q15 was killed by the system (SIGKILL) while it was at work (join on auction = id): it probably ran out",
+            "of query q15 was killed by the system (SIGKILL) while it was at work (join on auction = id): it "
+            "probably ran out",
         ),
         (-9, 200_000_000, "of query q15 was killed (SIGKILL) while"),
         (-11, 200_000_000, "crashed (SIGSEGV)"),
@@ -147,7 +171,7 @@ def crumb(**changes: object) -> Crumb:
     ],
 )
 def test_a_dead_worker_is_named_with_its_reason(tmp_path: Path, code: int | None, private: int, words: str) -> None:
-    text = deaths.sentence(crumb(private=private), code, tmp_path / "log", 12 * GB, False)
+    text = worker_deaths.sentence(crumb(private=private), code, tmp_path / "log", 12 * GB, False)
     assert words in text
     assert f"{size_text(private)} of 12 GB" in text
     assert text.endswith(f"Spark's log: {tmp_path / 'log'}")
@@ -155,26 +179,35 @@ def test_a_dead_worker_is_named_with_its_reason(tmp_path: Path, code: int | None
 
 def test_how_a_worker_ended_stands_in_the_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    log.write_text(f"noise\n{deaths.ending(77, 0)}\n{deaths.ending(4_194_305, -9)}\nmore\n", encoding="utf-8")
-    assert deaths.exit_code(4_194_305, log) == -9
-    assert deaths.exit_code(7, log, wait_s=0) is None
-    told = deaths.died([crumb(), crumb(pid=os.getpid(), started=started_at(os.getpid()))], log, 12 * GB, for_memory=True)
+    log.write_text(
+        f"noise\n{worker_deaths.ending(77, 0)}\n{worker_deaths.ending(4_194_305, -9)}\nmore\n", encoding="utf-8"
+    )
+    assert worker_deaths.exit_code(4_194_305, log) == -9
+    assert worker_deaths.exit_code(7, log, wait_s=0) is None
+    told = worker_deaths.died(
+        [crumb(), crumb(pid=os.getpid(), started=started_at(os.getpid()))], log, 12 * GB, for_memory=True
+    )
     assert told is not None
     assert "SIGKILL" in told
-    assert deaths.died([crumb(pid=os.getpid(), started=started_at(os.getpid()))], log, 12 * GB, for_memory=False) is None
+    assert (
+        worker_deaths.died([crumb(pid=os.getpid(), started=started_at(os.getpid()))], log, 12 * GB, for_memory=False)
+        is None
+    )
 
 
 def test_kills_for_memory_are_counted_by_the_system(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc" / "vmstat").write_text("pgfault 12\noom_kill 3\n", encoding="ascii")
-    assert deaths.kills_for_memory(tmp_path) == 3
-    assert deaths.kills_for_memory(tmp_path / "nowhere") == 0
+    assert worker_deaths.kills_for_memory(tmp_path) == 3
+    assert worker_deaths.kills_for_memory(tmp_path / "nowhere") == 0
 
 
 def test_crumbs_are_read_back_with_the_operator_at_work(tmp_path: Path) -> None:
     there = Crumbs(str(tmp_path))
     assert there.sign_in()
-    left = crumb(phase=IDLE, pid=os.getpid(), started=started_at(os.getpid()), operators=[("scan", ["a"]), ("join", ["b"])])
+    left = crumb(
+        phase=IDLE, pid=os.getpid(), started=started_at(os.getpid()), operators=[("scan", ["a"]), ("join", ["b"])]
+    )
     mark = there.mark(left)
     there.leave(left)
     there.at(mark, 1)
@@ -233,15 +266,16 @@ Caused by: java.io.IOException: No space left on device"""
         ("java.net.ConnectException: refused", "refused"),
         ("plain words", "plain words"),
         (
-            "org.apache.spark.SparkException\n\tat x.Y\nCaused by: java.io.IOException: No space left on device\n\t... 3 more",
+            "org.apache.spark.SparkException\n\tat x.Y\nCaused by: java.io.IOException: No space left on "
+            "device\n\t... 3 more",
             "No space left on device",
         ),
     ],
 )
 def test_the_gist_is_the_cause(told: str, cause: str) -> None:
     assert gist(told) == cause
-    assert deaths.of_a_worker(CRASHED)
+    assert worker_deaths.of_a_worker(CRASHED)
 
 
 def test_signals_have_names() -> None:
-    assert "SIGABRT" in deaths.sentence(crumb(), -signal.SIGABRT, Path("log"), 12 * GB, False)
+    assert "SIGABRT" in worker_deaths.sentence(crumb(), -signal.SIGABRT, Path("log"), 12 * GB, False)

@@ -18,8 +18,8 @@ from bids import write_bids
 
 from kigen.engine import Engine, Run
 from kigen.engine.run import SparkDied
-from kigen.spark.crumbs import IDLE, Crumb, Crumbs
-from kigen.spark.memory import MemoryLimitReached
+from kigen.spark.watch.memory import MemoryLimitReached
+from kigen.spark.watch.worker_files import IDLE, Crumb, Crumbs
 
 _PATIENCE_S = 200
 
@@ -33,7 +33,17 @@ def bids(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(app: Path, directory: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """`kigen run` with a directory for temporary files of its own."""
     (directory / "tmp").mkdir()
-    arguments = [sys.executable, "-m", "kigen.cli.main", "run", str(app), "--drain", "--output", str(directory / "out"), *options]
+    arguments = [
+        sys.executable,
+        "-m",
+        "kigen.cli.main",
+        "run",
+        str(app),
+        "--drain",
+        "--output",
+        str(directory / "out"),
+        *options,
+    ]
     environment = {**os.environ, "TMPDIR": str(directory / "tmp")}
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
@@ -76,7 +86,9 @@ def test_a_run_ends_at_its_limit_and_says_who_holds_what(bids: Path, tmp_path: P
     assert "--memory allows 300 MB" in last
     assert re.search(r"join on auction = id holds [\d,]+ tuples in \d+ MB, most of it bid \[UNBOUNDED\]", last)
     assert "Use a smaller window" in last
-    assert re.search(r"^memory: \d+ MB of 300 MB in use \(\d+%\)", err, re.MULTILINE), "from 80 % on it is said who holds what"
+    assert re.search(r"^memory: \d+ MB of 300 MB in use \(\d+%\)", err, re.MULTILINE), (
+        "from 80 % on it is said who holds what"
+    )
     assert "Traceback" not in err
     assert "spark" not in last.lower()
 
@@ -113,7 +125,9 @@ def killed(engine: Engine, app: Path, number: int) -> str:
         (signal.SIGTERM, r"was killed \(SIGTERM\) while it was at work"),
     ],
 )
-def test_a_worker_that_dies_is_named_with_its_query_and_the_log(engine: Engine, bids: Path, number: int, words: str) -> None:
+def test_a_worker_that_dies_is_named_with_its_query_and_the_log(
+    engine: Engine, bids: Path, number: int, words: str
+) -> None:
     told = killed(engine, bids, number)
     assert re.match(rf"a Python worker of query matched {words}", told), told
     assert re.search(r"it used \d+ MB of [\d.]+ GB", told)

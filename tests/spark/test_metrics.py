@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from kigen.plan.nodes import App, Query, Scan
+from kigen.plan.logical import App, Query, Scan
 from kigen.plan.types import Column, Type
-from kigen.spark.metrics import Histogram, Metrics
+from kigen.spark.sink.metrics import Histogram, Metrics
 
 APP = App((), (Query("q", Scan("s", (Column("a", Type.BIGINT),)), deadline_us=1_000_000),))
 NOTE = {
@@ -37,7 +37,14 @@ def test_tuples_beyond_the_deadline_are_missed_and_all_of_it_survives_json() -> 
     metrics.committed(APP, NOTE, at_us=2_000_000)
     metrics = Metrics.from_json(json.loads(json.dumps(metrics.to_json())))
     report = metrics.queries["q"].report(1_000_000)
-    assert (report["in"], report["late"], report["skipped"], report["missed"], report["shed"], report["dropped"]) == (25, 2, 3, 4, 10, 5)
+    assert (report["in"], report["late"], report["skipped"], report["missed"], report["shed"], report["dropped"]) == (
+        25,
+        2,
+        3,
+        4,
+        10,
+        5,
+    )
     assert report["sdmr"] == 19 / 25
     assert report["missed_ms"] == {"waiting": 1600.0, "running": 300.0, "committing": 100.0}
     assert abs(report["latency_ms"]["p50"] - 500) < 10

@@ -1,4 +1,5 @@
-"""Checkpoints of older formats, frozen: they open and end with the lines of an undisturbed run, or the command says what to do."""
+"""Checkpoints of older formats, frozen: they open and end with the lines of an undisturbed run, or the command says
+what to do."""
 
 from __future__ import annotations
 
@@ -12,11 +13,13 @@ import pytest
 
 from kigen.durable import DamagedFile
 from kigen.engine import Engine
-from kigen.engine.fingerprint import check_or_write
-from kigen.engine.formats import FORMAT, CheckpointFormatError, migrated
-from kigen.links import Queue, QueueSettings
+from kigen.engine.checkpoint.fingerprint import check_or_write
+from kigen.engine.checkpoint.formats import FORMAT, CheckpointFormatError, migrated
+from kigen.queue import Queue, QueueSettings
 
-FROZEN = Path(__file__).parent / "frozen"  # stopped after batch 23 of 30; with snapshots, a csv and a parquet output, and a queue
+FROZEN = (
+    Path(__file__).parent / "frozen"
+)  # stopped after batch 23 of 30; with snapshots, a csv and a parquet output, and a queue
 
 
 @pytest.fixture
@@ -31,7 +34,9 @@ def test_a_checkpoint_of_format_1_goes_on(engine: Engine, old: Path) -> None:
     assert description["format"] == 1
     result = engine.run(old / "rooms.cql", checkpoint=str(old / "checkpoint"), keep_results=False)
     assert result.finished
-    assert sorted((old / "out" / "hot.csv").read_text().splitlines()) == sorted((FROZEN / "hot.csv").read_text().splitlines())
+    assert sorted((old / "out" / "hot.csv").read_text().splitlines()) == sorted(
+        (FROZEN / "hot.csv").read_text().splitlines()
+    )
     table = pq.read_table(old / "out" / "arrivals")
     columns = [table[name].to_pylist() for name in ("room", "temp", "_at")]
     lines = sorted(f"{room},{temp},{at.isoformat()}" for room, temp, at in zip(*columns, strict=True))
@@ -49,7 +54,9 @@ def test_a_queue_of_format_1_opens_with_and_without_syncs(old: Path) -> None:
 
 
 def test_a_checkpoint_of_a_later_kigen_is_refused_with_what_to_do() -> None:
-    with pytest.raises(CheckpointFormatError, match=r"format 9, written by Kigen 7\.0.*reads formats 1 to .*Drain it.*new --checkpoint"):
+    with pytest.raises(
+        CheckpointFormatError, match=r"format 9, written by Kigen 7\.0.*reads formats 1 to .*Drain it.*new --checkpoint"
+    ):
         migrated({"format": 9, "kigen": "7.0"}, {"kigen": "1"})
 
 

@@ -16,11 +16,11 @@ from spark.worker_side import State
 from kigen.connectors import InputError
 from kigen.durable import DamagedFile
 from kigen.plan import load_app
-from kigen.spark import faults, manifest, operator, reading
-from kigen.spark.admission import initial_offset, next_offset
-from kigen.spark.blocks import Spool
-from kigen.spark.manifest import Manifest, ManifestFormatError
-from kigen.spark.reader import AdmissionReader
+from kigen.spark.admission.offsets import initial_offset, next_offset
+from kigen.spark.admission.reader import AdmissionReader
+from kigen.spark.operator import error_codec, group_step, manifest, range_reader
+from kigen.spark.operator.manifest import Manifest, ManifestFormatError
+from kigen.spark.operator.result_rows import Spool
 from kigen.spark.spec import RunSpec
 
 Rows = list[tuple[Any, ...]]
@@ -36,16 +36,17 @@ def batches(spec: RunSpec) -> list[list[tuple[str, int, int, str]]]:
 
 
 def play(spec: RunSpec, forget: bool, workers: int = 1) -> tuple[dict[str, list[str]], dict[str, State]]:
-    """All lines of each query; with `forget`, every batch meets a worker that has nothing cached. Several workers take turns at random."""
+    """All lines of each query; with `forget`, every batch meets a worker that has nothing cached. Several workers take
+    turns at random."""
     caches: list[dict[Any, Any]] = [{} for _ in range(workers)]
     turns = random.Random(7)
     states: dict[str, State] = {task.name: State() for task in spec.tasks}
     lines: dict[str, list[str]] = {}
     for rows in batches(spec):
         for task, bucket, seq, payload in rows:
-            operator._LIVE = {} if forget else turns.choice(caches)
+            group_step._LIVE = {} if forget else turns.choice(caches)
             frame = pd.DataFrame([(task, bucket, seq, payload)], columns=["task", "bucket", "seq", "payload"])
-            for out in operator.run_group((task, bucket), iter([frame]), states[task], spec.encode()):
+            for out in group_step.run_group((task, bucket), iter([frame]), states[task], spec.encode()):
                 for row in out.itertuples():
                     assert row.kind != "error", row.note
                     if row.kind == "lines":
@@ -91,7 +92,11 @@ def test_a_batch_that_is_made_again_starts_from_the_state_before_it(tmp_path: Pa
 
     def run(row: tuple[str, int, int, str]) -> list[Any]:
         frame = pd.DataFrame([row], columns=["task", "bucket", "seq", "payload"])
-        return [r.payload for out in operator.run_group((row[0], 0), iter([frame]), state, spec.encode()) for r in out.itertuples()]
+        return [
+            r.payload
+            for out in group_step.run_group((row[0], 0), iter([frame]), state, spec.encode())
+            for r in out.itertuples()
+        ]
 
     run(first)
     before = state.value
@@ -109,21 +114,22 @@ def test_an_error_of_the_input_leaves_as_a_row_and_the_state_as_it_was(tmp_path:
         file.write("\x00,??")
     state = State()
     frame = pd.DataFrame([row], columns=["task", "bucket", "seq", "payload"])
-    (out,) = operator.run_group((row[0], 0), iter([frame]), state, spec.encode())
+    (out,) = group_step.run_group((row[0], 0), iter([frame]), state, spec.encode())
     assert list(out["kind"]) == ["error"]
-    assert isinstance(faults.from_text(out["note"][0]), InputError)
+    assert isinstance(error_codec.from_text(out["note"][0]), InputError)
     assert not state.exists
 
 
 def test_the_state_does_not_grow_with_the_stream(tmp_path: Path) -> None:
-    """Windows of up to 5 s (and of 100 rows, some 8 s), a stream of some 80 s: after the first windows, what is stored levels off."""
+    """Windows of up to 5 s (and of 100 rows, some 8 s), a stream of some 80 s: after the first windows, what is stored
+    levels off."""
     spec = spec_of(tmp_path, rows=1100, batch_rows=40, inline_bytes=1 << 30)
     sizes: list[int] = []
     states = {task.name: State() for task in spec.tasks}
     for rows in batches(spec):
         for task, bucket, seq, payload in rows:
             frame = pd.DataFrame([(task, bucket, seq, payload)], columns=["task", "bucket", "seq", "payload"])
-            list(operator.run_group((task, bucket), iter([frame]), states[task], spec.encode()))
+            list(group_step.run_group((task, bucket), iter([frame]), states[task], spec.encode()))
         sizes.append(sum(len(s.value[1]) + len(s.value[2] or b"") for s in states.values() if s.value))
     third = len(sizes) // 3
     assert third > 10
@@ -136,7 +142,8 @@ def test_state_of_another_format_is_refused() -> None:
 
 
 def test_a_replay_of_changed_input_is_an_error_with_the_file_and_the_range(tmp_path: Path) -> None:
-    """The worker is gone, so its state is made again of the input; which was rotated meanwhile, and is as long as before."""
+    """The worker is gone, so its state is made again of the input; which was rotated meanwhile, and is as long as
+    before."""
     spec, state = spec_of(tmp_path), State()
     rows = [next(row for row in found if row[0] == "task0") for found in batches(spec)[:2]]
     for n, row in enumerate(rows):
@@ -146,11 +153,11 @@ def test_a_replay_of_changed_input_is_an_error_with_the_file_and_the_range(tmp_p
             digit = next(i for i in range(at, len(data)) if chr(data[i]).isdigit())
             data[digit] = ord("1") if data[digit] != ord("1") else ord("2")
             (tmp_path / "readings.csv").write_bytes(bytes(data))
-        operator._LIVE, reading._READ, reading._SOURCES = {}, OrderedDict(), {}
+        group_step._LIVE, range_reader._READ, range_reader._SOURCES = {}, OrderedDict(), {}
         frame = pd.DataFrame([row], columns=["task", "bucket", "seq", "payload"])
-        (out,) = operator.run_group((row[0], 0), iter([frame]), state, spec.encode())
+        (out,) = group_step.run_group((row[0], 0), iter([frame]), state, spec.encode())
         assert (out["kind"][0] == "error") == (n == 1)
-    error = faults.from_text(out["note"][0])
+    error = error_codec.from_text(out["note"][0])
     assert isinstance(error, InputError)
     assert str(error).startswith(str(tmp_path / "readings.csv"))
     assert "bytes" in str(error)
@@ -168,4 +175,4 @@ def test_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(DamagedFile, match=rf"{path.name}.*missing"):
         held.load_snapshot(tmp_path)
-    assert isinstance(faults.from_text(faults.to_text(DamagedFile("a", "b", "c"))), DamagedFile)
+    assert isinstance(error_codec.from_text(error_codec.to_text(DamagedFile("a", "b", "c"))), DamagedFile)

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from kigen.connectors import Sink, open_sink
-from kigen.plan.nodes import Connector
+from kigen.plan.logical import Connector
 from kigen.plan.types import Column, Type
-from kigen.spark.blocks import Spool
-from kigen.spark.outbox import Outbox, decode_encoders, encode_encoders
+from kigen.spark.operator.outbox import Outbox, decode_encoders, encode_encoders
+from kigen.spark.operator.result_rows import Spool
 
 SCHEMA = (Column("a", Type.STRING), Column("n", Type.BIGINT))
 
@@ -26,7 +26,10 @@ def table_of(first: int, rows: int) -> pa.Table:
 
 
 def sinks_on(directory: Path) -> dict[str, Sink]:
-    return {kind: open_sink(Connector(kind, (("path", f"q.{kind}"),)), SCHEMA, False, str(directory), "q") for kind in ("csv", "parquet")}
+    return {
+        kind: open_sink(Connector(kind, (("path", f"q.{kind}"),)), SCHEMA, False, str(directory), "q")
+        for kind in ("csv", "parquet")
+    }
 
 
 def content(directory: Path) -> tuple[bytes, list[dict[str, Any]]]:

@@ -11,8 +11,8 @@ import pytest
 from pyspark.java_gateway import ensure_callback_server_started
 
 from kigen.engine import Engine
-from kigen.spark.callback_port import is_ours, owner_of
-from kigen.spark.session import SECRET_FILE, SparkUnavailable, _cluster_secret, jvm_pid
+from kigen.spark.session.callback_port import is_ours, owner_of
+from kigen.spark.session.start import SECRET_FILE, SparkUnavailable, _cluster_secret, jvm_pid
 
 
 def listening(pid: int) -> list[tuple[str, int]]:
@@ -58,7 +58,7 @@ def test_the_callback_port_is_this_users(engine: Engine, monkeypatch: pytest.Mon
     """Spark's own callbacks pass (every other test has them); a connection of another user is closed, unread."""
     gateway = engine.spark.sparkContext._gateway
     ensure_callback_server_started(gateway)
-    monkeypatch.setattr("kigen.spark.callback_port.owner_of", lambda *_: 12345)
+    monkeypatch.setattr("kigen.spark.session.callback_port.owner_of", lambda *_: 12345)
     with socket.create_connection(("127.0.0.1", gateway._callback_server.port), timeout=10) as stranger:
         stranger.sendall(b"c\np0\ncall\ne\n")
         with suppress(ConnectionResetError):

@@ -1,4 +1,5 @@
-"""Random apps through Spark, from csv files to csv files: 40 seeds, packed into a few apps, one session, both methods."""
+"""Random apps through Spark, from csv files to csv files: 40 seeds, packed into a few apps, one session, both
+methods."""
 
 from __future__ import annotations
 
@@ -29,5 +30,9 @@ def test_random_apps_through_spark(engine: Engine, tmp_path: Path, first: int) -
     found = []
     for q in app.queries:
         direct, negative = (lines_of_csv(tmp_path / mode / f"{q.name}.csv", q) for mode in ROWS_A_BATCH)
-        found += [report for report in (judge(oracle, q, direct), judge(oracle, q, negative), line_difference(direct, negative)) if report]
+        found += [
+            report
+            for report in (judge(oracle, q, direct), judge(oracle, q, negative), line_difference(direct, negative))
+            if report
+        ]
     assert not found, "\n".join([*found[:5], whole_app(app)])

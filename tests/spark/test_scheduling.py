@@ -11,15 +11,15 @@ import pytest
 from spark.worker_side import decided
 
 from kigen.connectors import LiveSource, Position, Range, Rows
-from kigen.connectors.base import Times
+from kigen.connectors.source_base import Times
 from kigen.plan import bind
-from kigen.plan.nodes import App
+from kigen.plan.logical import App
 from kigen.plan.tasks import extract_tasks
 from kigen.schedule import POLICY_NAMES, ScheduledTask, Settings, make_policy
-from kigen.spark.admission import batch_of, initial_offset, next_offset
-from kigen.spark.scheduling import Scheduling
+from kigen.spark.admission.offsets import batch_of, initial_offset, next_offset
+from kigen.spark.admission.scheduling import Scheduling
+from kigen.spark.admission.shedding import SLOT_US, Shedding
 from kigen.spark.scratch import Committed
-from kigen.spark.shedding import SLOT_US, Shedding
 
 SECOND = 1_000_000
 
@@ -53,7 +53,8 @@ class Listed(LiveSource):
     def read(self, piece: Range) -> Rows:
         first, end = piece.start["index"], piece.end["index"]
         return Rows(
-            pa.table({"c0": pa.array(range(first, end), pa.int64()), "_ts": self.times[first:end]}), arrivals_us=self.times[first:end]
+            pa.table({"c0": pa.array(range(first, end), pa.int64()), "_ts": self.times[first:end]}),
+            arrivals_us=self.times[first:end],
         )
 
     def fraction(self, position: Position) -> float | None:
@@ -61,14 +62,18 @@ class Listed(LiveSource):
 
 
 def app_of(queries: str, shed: str = "") -> App:
-    streams = "".join(f"CREATE STREAM {s} (v BIGINT) FROM synthetic (rate = 1, v = 'sequence') {shed};\n" for s in ("a", "b"))
+    streams = "".join(
+        f"CREATE STREAM {s} (v BIGINT) FROM synthetic (rate = 1, v = 'sequence') {shed};\n" for s in ("a", "b")
+    )
     return bind(streams + queries)
 
 
 class Play:
     """A run on a clock of one's own: batches one after the other, each lasting as long as the test says."""
 
-    def __init__(self, queries: str, times: dict[str, list[int]], policy: str = "all", shed: str = "", **settings: Any) -> None:
+    def __init__(
+        self, queries: str, times: dict[str, list[int]], policy: str = "all", shed: str = "", **settings: Any
+    ) -> None:
         self.app = app_of(queries, shed)
         self.tasks = extract_tasks(self.app)
         used = {s for task in self.tasks for s in task.streams}
@@ -146,7 +151,9 @@ def test_firm_tuples_that_cannot_make_it_are_passed_over_and_counted() -> None:
 
 
 def test_soft_tuples_are_never_dropped() -> None:
-    play = Play("CREATE QUERY q DEADLINE 1 SECONDS AS SELECT v FROM a [RANGE 1 SECONDS];", {"a": [0, 10, 5 * SECOND]}, "pack")
+    play = Play(
+        "CREATE QUERY q DEADLINE 1 SECONDS AS SELECT v FROM a [RANGE 1 SECONDS];", {"a": [0, 10, 5 * SECOND]}, "pack"
+    )
     seen = 0
     for at in range(9 * SECOND, 12 * SECOND, SECOND):
         got = play.batch(at)
@@ -218,7 +225,8 @@ def test_shed_tuples_are_not_the_policys() -> None:
 
 
 def test_random_runs_take_every_tuple_once_in_order() -> None:
-    """Against the obvious: whatever the policy, the pieces of a task follow each other without a gap but what was shed."""
+    """Against the obvious: whatever the policy, the pieces of a task follow each other without a gap but what was
+    shed."""
     for seed in range(40):
         rng = np.random.default_rng(seed)
         times = {s: np.sort(rng.integers(0, 4 * SECOND, rng.integers(0, 300))).tolist() for s in "ab"}

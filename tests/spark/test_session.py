@@ -14,8 +14,8 @@ import pyspark
 import pytest
 
 from kigen.engine import Engine
-from kigen.spark.home import spark_home
-from kigen.spark.session import is_ours, jvm_pid, quiet
+from kigen.spark.session.spark_home import spark_home
+from kigen.spark.session.start import is_ours, jvm_pid, quiet
 
 
 def test_the_home_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,7 +25,10 @@ def test_the_home_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (orphan / "jars").symlink_to(tmp_path / "a PySpark that was removed")
     first = spark_home()
     assert first is not None
-    assert sorted(zipfile.ZipFile(first.jar).namelist()) == ["kigen/NioLocalFileSystem.class", "kigen/NioRawFileSystem.class"]
+    assert sorted(zipfile.ZipFile(first.jar).namelist()) == [
+        "kigen/NioLocalFileSystem.class",
+        "kigen/NioRawFileSystem.class",
+    ]
     assert any((first.folder / "jars").glob("spark-core*.jar"))
     assert not (first.folder / "python").exists()
     assert not orphan.exists()
@@ -73,10 +76,14 @@ def test_an_archive_of_classes_is_used_if_there_is_one(engine: Engine) -> None:
     given = engine.spark.sparkContext._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
     assert (f"-XX:SharedArchiveFile={home.archive}" in list(given)) == home.archive.exists()
     pid = jvm_pid(engine.spark)
-    assert (str(home.archive) in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")) == home.archive.exists(), "it was refused"
+    assert (str(home.archive) in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")) == home.archive.exists(), (
+        "it was refused"
+    )
 
 
-def test_without_a_place_or_a_java_to_compile_spark_keeps_its_own_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_place_or_a_java_to_compile_spark_keeps_its_own_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert spark_home() is None
@@ -91,7 +98,8 @@ def test_without_java_the_command_says_what_is_needed(tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text("a,ts\n1,2026-01-01T00:00:00Z\n", encoding="utf-8")
     app = tmp_path / "app.cql"
     app.write_text(
-        "CREATE STREAM s (a BIGINT, ts TIMESTAMP) TIMESTAMP BY ts FROM csv (path = 's.csv'); CREATE QUERY q AS SELECT a FROM s [ROWS 3];",
+        "CREATE STREAM s (a BIGINT, ts TIMESTAMP) TIMESTAMP BY ts FROM csv (path = 's.csv'); CREATE QUERY q AS "
+        "SELECT a FROM s [ROWS 3];",
         encoding="utf-8",
     )
     command = [sys.executable, "-m", "kigen.cli.main", "run", str(app), "--drain"]

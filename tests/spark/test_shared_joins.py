@@ -1,18 +1,21 @@
-"""A family of joins on Spark, tiny: shared or separate, the rows are those of the kernel alone, state and snapshots in between."""
+"""A family of joins on Spark, tiny: shared or separate, the rows are those of the kernel alone, state and snapshots in
+between."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from kigen_lab.bench.shared_joins.app import Family, make_data
+from kigen_lab.bench.shared_joins.kernel import run_family
+from kigen_lab.bench.shared_joins.spark_side import run_on_spark
 
-from kigen.bench.shared_joins_app import Family, make_data
-from kigen.bench.shared_joins_kernel import run_family
-from kigen.bench.shared_joins_side import run_on_spark
 from kigen.engine import Engine
 
 
-@pytest.mark.parametrize(("shared", "kind", "lifetime"), [(True, "range", "dt"), (True, "rows", "nt"), (False, "range", "dt")])
+@pytest.mark.parametrize(
+    ("shared", "kind", "lifetime"), [(True, "range", "dt"), (True, "rows", "nt"), (False, "range", "dt")]
+)
 def test_rows_are_those_of_the_kernel(engine: Engine, tmp_path: Path, shared: bool, kind: str, lifetime: str) -> None:
     family = Family(3, 200, kind, shared)
     paths = make_data(tmp_path / "data", 1_500, 200, 400)

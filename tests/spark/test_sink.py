@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from kigen.connectors import InputError, Sink, open_sink
-from kigen.plan.nodes import App, Connector, Query, Scan, Window, WindowKind
+from kigen.plan.logical import App, Connector, Query, Scan, Window, WindowKind
 from kigen.plan.types import Column, Type
-from kigen.spark import blocks, faults
-from kigen.spark.blocks import Spool
-from kigen.spark.session import RETAINED_BATCHES
-from kigen.spark.sink import BatchSink
+from kigen.spark.operator import error_codec, result_rows
+from kigen.spark.operator.result_rows import Spool
+from kigen.spark.session.start import RETAINED_BATCHES
+from kigen.spark.sink.batch_sink import BatchSink
 from kigen.spark.spec import RunSpec
 
 SCHEMA = (Column("a", Type.BIGINT),)
@@ -30,7 +30,7 @@ class Frame:
 
     def toArrow(self) -> pa.Table:  # noqa: N802
         columns = list(zip(*self._rows, strict=True))
-        return pa.table(dict(zip(blocks.COLUMNS, columns, strict=True)))
+        return pa.table(dict(zip(result_rows.COLUMNS, columns, strict=True)))
 
 
 def batch(number: int, finished: bool = False, chunk: str | None = None) -> Any:
@@ -92,7 +92,7 @@ def test_what_was_written_without_a_record_is_cut_off(tmp_path: Path) -> None:
 def test_an_error_row_fails_the_batch_and_keeps_its_place(tmp_path: Path) -> None:
     sink, _ = sink_on(tmp_path)
     error = InputError("a number required", "s.csv", 3, "a")
-    rows = [("task0", 1, "q", "lines", b"", None), ("task0", 1, None, "error", None, faults.to_text(error))]
+    rows = [("task0", 1, "q", "lines", b"", None), ("task0", 1, None, "error", None, error_codec.to_text(error))]
     with pytest.raises(InputError, match=r"s\.csv:3: field 'a'"):
         sink(Frame(rows), 0)  # type: ignore[arg-type]  # as much of a DataFrame as the sink uses
     assert str(sink.error) == str(error)

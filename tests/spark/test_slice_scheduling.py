@@ -1,5 +1,5 @@
-"""Policies over slices as admission, without Spark: cursors of slices, buffers, restarts, and the worker's lines; the clock is the
-test's own.
+"""Policies over slices as admission, without Spark: cursors of slices, buffers, restarts, and the worker's lines; the
+clock is the test's own.
 
     offset:  task0          slice 1 of a: 12, of b: 9
              task0 slice 2             8         7        never ahead of slice 1
@@ -22,19 +22,19 @@ from spark.worker_side import State, decided
 
 from kigen.connectors import LiveSource
 from kigen.engine import Engine
-from kigen.engine.fingerprint import CheckpointMismatch
+from kigen.engine.checkpoint.fingerprint import CheckpointMismatch
 from kigen.lifetimes import StreamInput, TaskRuntime
 from kigen.plan import bind
 from kigen.plan.tasks import extract_tasks
 from kigen.schedule import Settings
-from kigen.spark import manifest, operator, reading
-from kigen.spark.admission import initial_offset
-from kigen.spark.blocks import Spool
-from kigen.spark.metrics import Metrics
-from kigen.spark.queues import queue_of
-from kigen.spark.reader import AdmissionReader
+from kigen.spark.admission.live_queues import queue_of
+from kigen.spark.admission.offsets import initial_offset
+from kigen.spark.admission.reader import AdmissionReader
+from kigen.spark.admission.slice_scheduling import SliceScheduling
+from kigen.spark.operator import group_step, manifest, range_reader
+from kigen.spark.operator.result_rows import Spool
 from kigen.spark.scratch import Committed
-from kigen.spark.slice_scheduling import SliceScheduling
+from kigen.spark.sink.metrics import Metrics
 from kigen.spark.spec import RunSpec
 
 SECOND = 1_000_000
@@ -43,21 +43,24 @@ WINDOWS = (1, 2, 20, 60)  # seconds
 
 def app_text(buffer: str = "", rate: int = 20, seconds: int = 20, keys: int = 4) -> str:
     streams = [
-        f"CREATE STREAM {s} (k BIGINT, v BIGINT) FROM synthetic (rate = {rate}, arrivals = 'poisson', seed = {i}, duration = '{seconds} s',"
+        f"CREATE STREAM {s} (k BIGINT, v BIGINT) FROM synthetic (rate = {rate}, arrivals = 'poisson', seed = {i}, "
+        f"duration = '{seconds} s',"
         f" k = 'uniform(0, {keys})', v = 'sequence') {buffer};"
         for i, s in enumerate("ab")
     ]
     shapes = ("a.v AS x, b.v AS y", "a.k, COUNT(*) AS n", "a.v AS x, b.v AS y", "COUNT(*) AS n")
     tails = ("", " GROUP BY a.k", " AND a.v < b.v", "")
     queries = [
-        f"CREATE QUERY q{i} AS SELECT {shapes[i]} FROM a [RANGE {w} SECONDS], b [RANGE {w} SECONDS] WHERE a.k = b.k{tails[i]};"
+        f"CREATE QUERY q{i} AS SELECT {shapes[i]} FROM a [RANGE {w} SECONDS], b [RANGE {w} SECONDS] WHERE a.k = "
+        f"b.k{tails[i]};"
         for i, w in enumerate(WINDOWS)
     ]
     return "\n".join([*streams, *queries])
 
 
 class Play:
-    """A run on a clock of one's own, workers included: each batch takes `tuple_us` for a whole tuple, and some for itself."""
+    """A run on a clock of one's own, workers included: each batch takes `tuple_us` for a whole tuple, and some for
+    itself."""
 
     def __init__(self, tmp_path: Path, text: str, policy: str = "mqt", seed: int = 0, **settings: Any) -> None:
         self.rng = np.random.default_rng(seed)
@@ -91,7 +94,7 @@ class Play:
         self.offset = after
         for task, bucket, seq, payload in rows:
             if self.rng.random() < 0.2:
-                operator._LIVE.clear()
+                group_step._LIVE.clear()
             if self.rng.random() < 0.1:  # Spark did not commit: the batch is made again
                 before = self.state.value
                 once = self._run(task, bucket, seq, payload)
@@ -112,7 +115,7 @@ class Play:
         frame = pd.DataFrame([(task, bucket, seq, payload)], columns=["task", "bucket", "seq", "payload"])
         lines: dict[str, Counter[str]] = {}
         note: dict[str, Any] = {}
-        for out in operator.run_group((task, bucket), iter([frame]), self.state, self.spec.encode()):
+        for out in group_step.run_group((task, bucket), iter([frame]), self.state, self.spec.encode()):
             for row in out.itertuples():
                 assert row.kind != "error", row.note
                 if row.kind == "lines":
@@ -154,13 +157,14 @@ def alone(play: Play, name: str, absent: dict[str, set[int]] | None = None) -> C
 @pytest.fixture(autouse=True)
 def _frequent_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest, "LEAST_WEIGHT", 4 * manifest.STEP_WEIGHT)
-    operator._LIVE.clear()
-    reading._SOURCES.clear()
+    group_step._LIVE.clear()
+    range_reader._SOURCES.clear()
 
 
 @pytest.mark.parametrize(("policy", "seed"), [("mqt", 0), ("mqt", 1), ("mandf", 2), ("admandf", 3)])
 def test_every_query_gets_the_lines_it_would_get_alone(tmp_path: Path, policy: str, seed: int) -> None:
-    """Overloaded (a whole tuple takes 40 ms, 40 come a second), nothing dropped, restarted and made again: all lines come in the end."""
+    """Overloaded (a whole tuple takes 40 ms, 40 come a second), nothing dropped, restarted and made again: all lines
+    come in the end."""
     play = Play(tmp_path, app_text(seconds=6), policy, seed)
     assert len(play.spec.slices["task0"].queries) == 4
     play.to_the_end(40_000.0, restarts=0.1)
@@ -177,7 +181,9 @@ def test_slices_after_the_first_never_lead_and_time_is_told_in_order(tmp_path: P
     apart, now = 0, 0
     while not play.finished:
         got = play.batch(now)
-        now += 50_000 + 40_000 * (sum(counts["in"] for counts in got["note"]["counts"].values()) if got else 0) // len(WINDOWS)
+        now += 50_000 + 40_000 * (sum(counts["in"] for counts in got["note"]["counts"].values()) if got else 0) // len(
+            WINDOWS
+        )
         places = [{s: at["index"] for s, at in play.offset["queues"][queue_of("task0", i)].items()} for i in range(4)]
         for before, after in itertools.pairwise(places):
             assert all(after[stream] <= before[stream] for stream in before)
@@ -196,7 +202,8 @@ def evictions(play: Play, got: dict[str, Any], gone: list[dict[str, set[int]]]) 
 
 @pytest.mark.parametrize(("policy", "seed"), [("mqt", 0), ("mqt", 1), ("admandf", 2)])
 def test_a_buffer_drops_for_the_queries_whose_slices_had_not_run(tmp_path: Path, policy: str, seed: int) -> None:
-    """What is dropped for a query is absent from its windows, for that query alone: its lines are those over the rest."""
+    """What is dropped for a query is absent from its windows, for that query alone: its lines are those over the
+    rest."""
     play = Play(tmp_path, app_text("BUFFER 30", seconds=6), policy, seed)
     gone: list[dict[str, set[int]]] = [{} for _ in WINDOWS]
     now = 0
@@ -235,7 +242,13 @@ def test_tasks_that_cannot_be_sliced_run_whole_beside_it(tmp_path: Path) -> None
     assert [task.name for task in spec.tasks] == ["task0", "task1"]
     assert list(spec.slices) == ["task0"]
     scheduling = SliceScheduling(
-        spec.app, spec.tasks, Play(tmp_path, text).sources, Play(tmp_path, text).offset["queues"], ("mqt", Settings()), 10**6, spec.slices
+        spec.app,
+        spec.tasks,
+        Play(tmp_path, text).sources,
+        Play(tmp_path, text).offset["queues"],
+        ("mqt", Settings()),
+        10**6,
+        spec.slices,
     )
     queues = copy.deepcopy(Play(tmp_path, text).offset["queues"])
     taken = scheduling.next(1, SECOND, queues, Committed(), False)

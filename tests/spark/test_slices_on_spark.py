@@ -1,4 +1,5 @@
-"""Policies over slices on a real Spark: the lines are those of a drain; a small BUFFER costs large windows more than small ones."""
+"""Policies over slices on a real Spark: the lines are those of a drain; a small BUFFER costs large windows more than
+small ones."""
 
 from __future__ import annotations
 
@@ -15,14 +16,16 @@ WINDOWS = (1, 2, 20, 60)  # seconds; mqt's order is 1-2,3,4
 
 def app_text(buffer: str = "", dear_us: int = 0, rate: int = 40, seconds: int = 4) -> str:
     streams = [
-        f"CREATE STREAM {s} (k BIGINT, v BIGINT) FROM synthetic (rate = {rate}, arrivals = 'poisson', seed = {i}, duration = '{seconds} s',"
+        f"CREATE STREAM {s} (k BIGINT, v BIGINT) FROM synthetic (rate = {rate}, arrivals = 'poisson', seed = {i}, "
+        f"duration = '{seconds} s',"
         f" k = 'uniform(0, 20)', v = 'sequence') {buffer};"
         for i, s in enumerate("ab")
     ]
     cost = f"COST {dear_us} MICROSECONDS" if dear_us else ""
     tail = "WHERE a.k = b.k"
     queries = [
-        f"CREATE QUERY q{i} {cost} AS SELECT a.v AS x, b.v AS y FROM a [RANGE {w} SECONDS], b [RANGE {w} SECONDS] {tail};"
+        f"CREATE QUERY q{i} {cost} AS SELECT a.v AS x, b.v AS y FROM a [RANGE {w} SECONDS], b [RANGE {w} SECONDS] "
+        f"{tail};"
         for i, w in enumerate(WINDOWS[:3])
     ]
     widest = f"a [RANGE {WINDOWS[3]} SECONDS], b [RANGE {WINDOWS[3]} SECONDS]"
@@ -55,7 +58,8 @@ def test_slices_give_what_a_drain_gives(engine: Engine, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_small_windows_lose_less(engine: Engine, tmp_path: Path) -> None:
-    """20 ms a tuple, 80 tuples a second, for so long that even a busy machine gets to many batches: what waits is several batches' work."""
+    """20 ms a tuple, 80 tuples a second, for so long that even a busy machine gets to many batches: what waits is
+    several batches' work."""
     app = tmp_path / "app.cql"
     app.write_text(app_text("BUFFER 200", 5_000, seconds=20), encoding="utf-8")
     result = engine.run(app, drain=False, policy="mqt", output=str(tmp_path), keep_results=False)

@@ -1,4 +1,5 @@
-"""A machine so busy that Spark's Python worker is not there in time: the query is started again, as long as it has done nothing."""
+"""A machine so busy that Spark's Python worker is not there in time: the query is started again, as long as it has done
+nothing."""
 
 from __future__ import annotations
 

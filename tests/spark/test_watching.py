@@ -1,4 +1,5 @@
-"""A worker's eye on its step, without Spark: it ends at the limit, between operators; it tells seldom, and costs next to nothing."""
+"""A worker's eye on its step, without Spark: it ends at the limit, between operators; it tells seldom, and costs next
+to nothing."""
 
 from __future__ import annotations
 
@@ -14,16 +15,22 @@ from spark.worker_side import State
 from test_operator import batches, play
 
 from kigen.plan import load_app
-from kigen.spark import memory, operator, watching
-from kigen.spark.crumbs import IDLE, Crumbs
-from kigen.spark.memory import MemoryLimitReached
+from kigen.spark.operator import group_step
 from kigen.spark.spec import RunSpec
+from kigen.spark.watch import memory, step_watch
+from kigen.spark.watch.memory import MemoryLimitReached
+from kigen.spark.watch.worker_files import IDLE, Crumbs
 
 
 def spec_of(directory: Path, rows: int, **changes: Any) -> RunSpec:
     app = load_app(str(write_bids(directory, rows)))
     (directory / "scratch").mkdir()
-    values = {"app": app, "run_id": directory.name, "checkpoint": str(directory / "ck"), "scratch": str(directory / "scratch")}
+    values = {
+        "app": app,
+        "run_id": directory.name,
+        "checkpoint": str(directory / "ck"),
+        "scratch": str(directory / "scratch"),
+    }
     return RunSpec(**{**values, **changes})
 
 
@@ -33,26 +40,26 @@ def rows_of(spec: RunSpec) -> list[tuple[str, str | None]]:
 
     task, bucket, seq, payload = batches(spec)[0][0]
     frame = pd.DataFrame([(task, bucket, seq, payload)], columns=["task", "bucket", "seq", "payload"])
-    found = list(operator.run_group((task, bucket), iter([frame]), State(), spec.encode()))
+    found = list(group_step.run_group((task, bucket), iter([frame]), State(), spec.encode()))
     return [(row.kind, row.note) for out in found for row in out.itertuples()]
 
 
 def test_a_step_ends_at_the_limit_with_a_row_of_kind_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = spec_of(tmp_path, 30_000)
-    monkeypatch.setattr(watching, "_LOOK_S", 0.0)
+    monkeypatch.setattr(step_watch, "_LOOK_S", 0.0)
     looks: list[int] = []
 
-    def used(self: watching.Watching) -> int:
+    def used(self: step_watch.Watching) -> int:
         looks.append(1)
         return 10**12 if len(looks) > 6 else 0
 
-    monkeypatch.setattr(watching.Watching, "_used", used)
+    monkeypatch.setattr(step_watch.Watching, "_used", used)
     ((kind, note),) = rows_of(spec)
     assert kind == "error"
     told = json.loads(note or "")["memory"]
     assert told.startswith("query matched ran out of memory: the workers of the run use 1000 GB")
     assert "the work of one batch" in told
-    assert (tmp_path.name, "task0", spec.bucket("task0")) not in operator._LIVE, "its state is let go"
+    assert (tmp_path.name, "task0", spec.bucket("task0")) not in group_step._LIVE, "its state is let go"
 
 
 def test_an_array_that_is_refused_is_the_operators_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,11 +68,13 @@ def test_an_array_that_is_refused_is_the_operators_fault(tmp_path: Path, monkeyp
     def far_too_large(*_: object) -> None:
         np.empty(1 << 50)
 
-    monkeypatch.setattr("kigen.lifetimes.join.DirectJoin.pieces", far_too_large)
+    monkeypatch.setattr("kigen.lifetimes.joins.join.DirectJoin.pieces", far_too_large)
     ((kind, note),) = rows_of(spec)
     assert kind == "error"
     told = json.loads(note or "")["memory"]
-    assert told.startswith("query matched ran out of memory: its work (join on auction = id) asked for more at once than --memory allows")
+    assert told.startswith(
+        "query matched ran out of memory: its work (join on auction = id) asked for more at once than --memory allows"
+    )
     assert "Unable to allocate 8.00 PiB" in told
 
 
@@ -80,7 +89,7 @@ def test_small_batches_leave_few_crumbs(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_watching_a_small_batch_costs_well_below_a_millisecond(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, 4_000)
-    mine = watching.Watching(spec, spec.tasks[0], 0, lambda _: None)
+    mine = step_watch.Watching(spec, spec.tasks[0], 0, lambda _: None)
     kernel = spec.task_runtime("task0")
     nodes = list(spec.tasks[0].queries[0].root.walk())
     began, count = time.process_time(), 200
@@ -106,7 +115,7 @@ def test_the_crumb_says_how_far_a_step_is(tmp_path: Path) -> None:
 
 def test_without_the_runs_directory_a_worker_has_an_equal_share(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, 100, scratch=str(tmp_path / "on another machine"), memory="4GB", partitions=4)
-    mine = watching.Watching(spec, spec.tasks[0], 0, lambda _: None)
+    mine = step_watch.Watching(spec, spec.tasks[0], 0, lambda _: None)
     assert mine._limit == 10**9
     mine.begin(1, {})
     mine.done()
@@ -116,10 +125,10 @@ def test_without_the_runs_directory_a_worker_has_an_equal_share(tmp_path: Path) 
 def test_what_was_freed_is_given_back_before_a_run_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = spec_of(tmp_path, 100)
     relieved: list[int] = []
-    mine = watching.Watching(spec, spec.tasks[0], 0, lambda _: relieved.append(1))
+    mine = step_watch.Watching(spec, spec.tasks[0], 0, lambda _: relieved.append(1))
     limit = memory.limit_bytes(spec.memory)
     uses = iter([round(0.8 * limit), round(1.1 * limit), round(0.5 * limit), round(1.1 * limit), round(0.97 * limit)])
-    monkeypatch.setattr(watching.Watching, "_used", lambda _: next(uses))
+    monkeypatch.setattr(step_watch.Watching, "_used", lambda _: next(uses))
     mine.check(("join", ["matched"]))
     assert relieved == [1], "at 75 % already"
     mine.check(("join", ["matched"]))

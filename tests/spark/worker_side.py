@@ -1,4 +1,5 @@
-"""What tests put in Spark's place: the state of a group, and a decision that goes through JSON as Spark's offsets do."""
+"""What tests put in Spark's place: the state of a group, and a decision that goes through JSON as Spark's offsets
+do."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ import copy
 import json
 from typing import Any
 
-from kigen.spark.admission import next_offset
-from kigen.spark.scheduling import Scheduling
+from kigen.spark.admission.offsets import next_offset
+from kigen.spark.admission.scheduling import Scheduling
 from kigen.spark.scratch import Committed
 
 
@@ -29,7 +30,9 @@ class State:
         self.value = value
 
 
-def decided(scheduling: Scheduling, offset: dict[str, Any], now_us: int, committed: Committed, closing: bool) -> dict[str, Any]:
+def decided(
+    scheduling: Scheduling, offset: dict[str, Any], now_us: int, committed: Committed, closing: bool
+) -> dict[str, Any]:
     """The offset after `offset`."""
     queues = copy.deepcopy(offset["queues"])
     scheduling.completed(offset["seq"], now_us, committed)

@@ -1,7 +1,9 @@
-"""Nodes as they are, but for Spark: queues in files, servers, relays and roles are real; what Spark would run the kernel runs in a thread.
+"""Nodes as they are, but for Spark: queues in files, servers, relays and roles are real; what Spark would run the
+kernel runs in a thread.
 
-As with Spark, a batch is planned and written down before it runs, runs again after a kill with the same input, and is done when its sinks
-have it and its state is saved. A kill ends a node at any of these points; what follows is made from its files.
+As with Spark, a batch is planned and written down before it runs, runs again after a kill with the same input, and is
+done when its sinks have it and its state is saved. A kill ends a node at any of these points; what follows is made from
+its files.
 """
 
 from __future__ import annotations
@@ -18,22 +20,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from kigen.cli.nodes import make_node
-from kigen.cli.up import unread
+from kigen.cli.node_commands import make_node
+from kigen.cli.up_command import unread
 from kigen.connectors import open_source
-from kigen.connectors.synthetic_source import SyntheticSource
-from kigen.engine.node import NodeRun
-from kigen.engine.node_options import NodeOptions
+from kigen.connectors.synthetic.source import SyntheticSource
+from kigen.engine.nodes.node_options import NodeOptions
+from kigen.engine.nodes.node_run import NodeRun
+from kigen.engine.nodes.passive_node import PassiveNode
 from kigen.engine.options import RunOptions
-from kigen.engine.passive import PassiveNode
 from kigen.engine.run import Links
 from kigen.lifetimes import StreamInput, TaskRuntime
-from kigen.lifetimes.received import input_of_rows
-from kigen.links import Link, LinkError
+from kigen.lifetimes.exchange.received import input_of_rows
+from kigen.links import Link
 from kigen.placement.cutting import Part
-from kigen.placement.nodes_file import NodesFile
-from kigen.plan.nodes import LINK, App, Stream
+from kigen.placement.nodes_file.file import NodesFile
+from kigen.plan.logical import LINK, App, Stream
 from kigen.plan.tasks import extract_tasks
+from kigen.queue import LinkError
 
 PIECES = (0, 1, 3, 10, 30, 10_000)
 Lines = dict[str, list[dict[str, Any]]]
@@ -88,7 +91,8 @@ class KernelRun:
             self._thread.join()
         return SimpleNamespace(report=None)
 
-    # --- the thread ------------------------------------------------------------------------------------------------------
+    # --- the thread
+    # ------------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
         try:
@@ -217,16 +221,26 @@ def undisturbed(app: App) -> Lines:
 
 
 def bag(lines: Lines) -> dict[str, Counter[Any]]:
-    return {name: Counter(tuple(sorted(row.items(), key=lambda item: item[0])) for row in rows) for name, rows in lines.items()}
+    return {
+        name: Counter(tuple(sorted(row.items(), key=lambda item: item[0])) for row in rows)
+        for name, rows in lines.items()
+    }
 
 
 class Cluster:
-    """All processes of an app, as `kigen up` keeps them; `kill` ends one at once, and it is started again a little later."""
+    """All processes of an app, as `kigen up` keeps them; `kill` ends one at once, and it is started again a little
+    later."""
 
-    def __init__(self, parts: dict[str, Part], nodes: NodesFile, state: Path, own: Mapping[str, NodesFile] | None = None) -> None:
+    def __init__(
+        self, parts: dict[str, Part], nodes: NodesFile, state: Path, own: Mapping[str, NodesFile] | None = None
+    ) -> None:
         """`own`: nodes files in which others have other addresses, by name of the replica."""
         self._parts, self._nodes, self._options, self._own = parts, nodes, NodeOptions(state), own or {}
-        self._which = {(name if not i else f"{name}.{i}"): (name, i) for name in parts for i in range(len(nodes.entry(name).addresses))}
+        self._which = {
+            (name if not i else f"{name}.{i}"): (name, i)
+            for name in parts
+            for i in range(len(nodes.entry(name).addresses))
+        }
         self.running: dict[str, NodeRun | PassiveNode] = {}
         self._readers = {name: part.read_by for name, part in parts.items()}
         self._back_at = dict.fromkeys(self._which, 0.0)
@@ -239,7 +253,9 @@ class Cluster:
             if time.monotonic() >= at:
                 del self._back_at[name]
                 node, replica = self._which[name]
-                self.running[name] = make_node(self._parts, node, self._own.get(name, self._nodes), self._options, replica)
+                self.running[name] = make_node(
+                    self._parts, node, self._own.get(name, self._nodes), self._options, replica
+                )
                 self.running[name].begin(None, lambda: None)
         for name, node_run in list(self.running.items()):
             if name in self.running and not node_run.active:

@@ -7,9 +7,14 @@ import random
 
 import pytest
 
-from kigen.standby.advisor import Measured, NoBatch, advise
+from kigen.replicas.batch_advisor import Measured, NoBatch, advise
 
-FIGURES = [Measured(1, 1.0, 0.1e6), Measured(10, 0.7, 0.3e6, 0.05e6), Measured(25, 0.4, 0.6e6), Measured(float("inf"), 0.0, 2e6)]
+FIGURES = [
+    Measured(1, 1.0, 0.1e6),
+    Measured(10, 0.7, 0.3e6, 0.05e6),
+    Measured(25, 0.4, 0.6e6),
+    Measured(float("inf"), 0.0, 2e6),
+]
 
 
 def test_recovery_within() -> None:

@@ -1,4 +1,5 @@
-"""A leader that is cut off from the node before it, while the other replica only has copies: the other takes over, and no line is lost."""
+"""A leader that is cut off from the node before it, while the other replica only has copies: the other takes over, and
+no line is lost."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from standby.kernel_nodes import Cluster, KernelRun, bag, undisturbed
 from standby_nodes.pairs import ALL, Pair
 
 from kigen.cli.loading import load
-from kigen.cli.nodes import NodesArguments, placed_parts
+from kigen.cli.node_commands import NodesArguments, placed_parts
 
 pytestmark = pytest.mark.timeout(900)
 PATIENCE_S = 240.0
@@ -40,15 +41,20 @@ def test_the_one_that_is_cut_off_is_left_and_keeps_copies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Twice, so that the one that leads at first leads again, from a copy; then it is killed."""
-    monkeypatch.setattr("kigen.engine.node.Run", KernelRun)
+    monkeypatch.setattr("kigen.engine.nodes.node_run.Run", KernelRun)
     monkeypatch.setattr(KernelRun, "rng", Random(1))
     monkeypatch.setattr(KernelRun, "given", 200)
     pair = Pair(tmp_path, ALL, 'standby = "passive"\nperiod = "300 ms"\nsilence = "1 s"', 40)
-    arguments = NodesArguments(pair.app, pair.app.with_name("nodes.toml"), "deadline", 10, None, pair.state, None, "pack", None)
+    arguments = NodesArguments(
+        pair.app, pair.app.with_name("nodes.toml"), "deadline", 10, None, pair.state, None, "pack", None
+    )
     nodes, _, parts = placed_parts(arguments)
     ways = {name: Cuttable(nodes.entry("up").addresses[0]) for name in ("mid", "mid.1")}
     ports = {name: int(way.address.rpartition(":")[2]) for name, way in ways.items()}
-    own = {name: replace(nodes, nodes=tuple(replace(e, port=ports[name]) if e.name == "up" else e for e in nodes.nodes)) for name in ways}
+    own = {
+        name: replace(nodes, nodes=tuple(replace(e, port=ports[name]) if e.name == "up" else e for e in nodes.nodes))
+        for name in ways
+    }
     cluster = Cluster(parts, nodes, pair.state, own)
     try:
         until(cluster, lambda: "leads" in (role(cluster, "mid"), role(cluster, "mid.1")))

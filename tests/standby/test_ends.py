@@ -1,4 +1,5 @@
-"""A node is gone while those who read from it come to their end: when it is back, it waits for nobody, and nobody for it."""
+"""A node is gone while those who read from it come to their end: when it is back, it waits for nobody, and nobody for
+it."""
 
 from __future__ import annotations
 
@@ -11,20 +12,24 @@ from standby.kernel_nodes import Cluster, KernelRun, bag, undisturbed
 from standby_nodes.pairs import SELECTION, Pair
 
 from kigen.cli.loading import load
-from kigen.cli.nodes import NodesArguments, placed_parts
-from kigen.cli.up import unread
-from kigen.engine.node import NodeRun
-from kigen.engine.node_options import NodeOptions
+from kigen.cli.node_commands import NodesArguments, placed_parts
+from kigen.cli.up_command import unread
+from kigen.engine.nodes.node_options import NodeOptions
+from kigen.engine.nodes.node_run import NodeRun
 from kigen.links import Link, Security, secret_in
 
 pytestmark = pytest.mark.timeout(900)
 
 
-@pytest.mark.parametrize("standby", ['standby = "upstream"', 'standby = "active"', 'standby = "passive"\nperiod = "300 ms"'])
+@pytest.mark.parametrize(
+    "standby", ['standby = "upstream"', 'standby = "active"', 'standby = "passive"\nperiod = "300 ms"']
+)
 def test_up_is_gone_when_its_reader_ends(standby: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It keeps inputs until the pair's results are delivered, and the pair ends meanwhile."""
-    monkeypatch.setattr("kigen.engine.node.Run", KernelRun)
-    assert any(killed_in_time(tmp_path / str(seed), standby, seed, monkeypatch) for seed in range(1, 6)), "the moment was always missed"
+    monkeypatch.setattr("kigen.engine.nodes.node_run.Run", KernelRun)
+    assert any(killed_in_time(tmp_path / str(seed), standby, seed, monkeypatch) for seed in range(1, 6)), (
+        "the moment was always missed"
+    )
 
 
 def killed_in_time(folder: Path, standby: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> bool:
@@ -32,7 +37,9 @@ def killed_in_time(folder: Path, standby: str, seed: int, monkeypatch: pytest.Mo
     monkeypatch.setattr(KernelRun, "rng", Random(seed))
     folder.mkdir()
     pair = Pair(folder, SELECTION, standby, 20)
-    arguments = NodesArguments(pair.app, pair.app.with_name("nodes.toml"), "deadline", 10, None, pair.state, None, "pack", None)
+    arguments = NodesArguments(
+        pair.app, pair.app.with_name("nodes.toml"), "deadline", 10, None, pair.state, None, "pack", None
+    )
     nodes, _, parts = placed_parts(arguments)
     cluster, killed = Cluster(parts, nodes, pair.state), False
     deadline = time.monotonic() + 240
@@ -52,7 +59,9 @@ def killed_in_time(folder: Path, standby: str, seed: int, monkeypatch: pytest.Mo
 
 def all_sent(cluster: Cluster) -> bool:
     told = cluster.running["up"].about()
-    leaders = [run for name, run in cluster.running.items() if name.startswith("mid") and run.about()["role"] == "leads"]
+    leaders = [
+        run for name, run in cluster.running.items() if name.startswith("mid") and run.about()["role"] == "leads"
+    ]
     taken = [run.about()["queues"]["cars"]["end"] for run in leaders if "cars" in run.about()["queues"]]
     return told["state"] == "delivering" and told["queues"]["cars"]["end"] in taken
 
@@ -67,7 +76,7 @@ def test_who_waits_for_nobody() -> None:
 
 def test_a_replica_that_is_not_at_work_yet_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever reads from it turns to the other, if that one is at work."""
-    monkeypatch.setattr("kigen.engine.node.Run", KernelRun)
+    monkeypatch.setattr("kigen.engine.nodes.node_run.Run", KernelRun)
     monkeypatch.setattr(KernelRun, "rng", Random(1))
     pair = Pair(tmp_path, SELECTION, 'standby = "active"', 20)
     nodes, _, parts = placed_parts(

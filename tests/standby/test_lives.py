@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from kigen.engine.lives import Lives, has_lives
+from kigen.engine.nodes.replica_folders import Lives, has_lives
 from kigen.links import LIST, told_of
 
 
@@ -14,7 +14,9 @@ def grown(lives: Lives, text: str, whole: bool = True) -> Path:
     (part / "a").mkdir()
     (part / "a/x").write_text(text, encoding="utf-8")
     if whole:
-        (part / LIST).write_text(json.dumps({"files": [["a/x", len(text), "m"]], "told": {"text": text}}), encoding="utf-8")
+        (part / LIST).write_text(
+            json.dumps({"files": [["a/x", len(text), "m"]], "told": {"text": text}}), encoding="utf-8"
+        )
     return part
 
 

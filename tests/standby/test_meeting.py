@@ -9,11 +9,12 @@ import pytest
 from standby.kernel_nodes import KernelRun
 from standby_nodes.pairs import SELECTION, Pair
 
-from kigen.cli.nodes import NodesArguments, placed_parts
-from kigen.engine.meeting import OtherSoftware, meet, require_same
-from kigen.engine.node import NodeRun
-from kigen.engine.node_options import NodeOptions
-from kigen.links import LinkServer, software
+from kigen.cli.node_commands import NodesArguments, placed_parts
+from kigen.engine.nodes.node_options import NodeOptions
+from kigen.engine.nodes.node_run import NodeRun
+from kigen.engine.nodes.version_check import OtherSoftware, meet, require_same
+from kigen.links import LinkServer
+from kigen.links.flight.software import software
 
 
 def test_the_same_software_may_meet() -> None:
@@ -25,14 +26,16 @@ def test_the_same_software_may_meet() -> None:
 
 @pytest.mark.parametrize("theirs", [{"kigen": "0.0.1", "duckdb": "2.0.0"}, {**software(), "duckdb": "1.0"}, None, {}])
 def test_other_software_is_refused(theirs: dict[str, str] | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kigen.links.service.software", lambda: theirs)
+    monkeypatch.setattr("kigen.links.flight.service.software", lambda: theirs)
     with LinkServer() as server, pytest.raises(OtherSoftware, match="Install the same versions"):
         meet(str(server.address), server.security)
 
 
 @pytest.mark.parametrize("standby", ['standby = "active"'])
-def test_a_node_that_meets_another_version_does_not_begin(standby: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kigen.engine.node.Run", KernelRun)
+def test_a_node_that_meets_another_version_does_not_begin(
+    standby: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kigen.engine.nodes.node_run.Run", KernelRun)
     monkeypatch.setattr(KernelRun, "rng", Random(1))
     pair = Pair(tmp_path, SELECTION, standby, 20)
     nodes, _, parts = placed_parts(
@@ -43,7 +46,7 @@ def test_a_node_that_meets_another_version_does_not_begin(standby: str, tmp_path
         first.begin(None, lambda: None)  # alone: nobody to compare with
         second = NodeRun(parts, "mid", nodes, NodeOptions(pair.state), 1)
         try:
-            monkeypatch.setattr("kigen.engine.meeting.software", lambda: {"kigen": "9.9", "duckdb": "9.9"})
+            monkeypatch.setattr("kigen.engine.nodes.version_check.software", lambda: {"kigen": "9.9", "duckdb": "9.9"})
             with pytest.raises(OtherSoftware, match=r"this one runs kigen 9\.9, duckdb 9\.9"):
                 second.begin(None, lambda: None)
         finally:

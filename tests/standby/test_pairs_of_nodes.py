@@ -1,6 +1,7 @@
 """Pairs of nodes without Spark, killed many times: the lines are those of the undisturbed run, whoever is killed when.
 
-Whatever is hit is started again after a while: leaders mostly, whoever stands by, both at once, and the nodes around them.
+Whatever is hit is started again after a while: leaders mostly, whoever stands by, both at once, and the nodes around
+them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from standby.kernel_nodes import Cluster, KernelRun, bag, undisturbed
 from standby_nodes.pairs import ALL, SELECTION, Pair
 
 from kigen.cli.loading import load
-from kigen.cli.nodes import NodesArguments, placed_parts
+from kigen.cli.node_commands import NodesArguments, placed_parts
 
 pytestmark = [
     pytest.mark.timeout(400),
@@ -36,10 +37,12 @@ def victims(cluster: Cluster, rng: Random) -> list[str]:
 
 
 def check(folder: Path, queries: str, standby: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kigen.engine.node.Run", KernelRun)
+    monkeypatch.setattr("kigen.engine.nodes.node_run.Run", KernelRun)
     rng = KernelRun.rng = Random(seed)
     pair = Pair(folder, queries, standby + '\nsilence = "0.5 s"', 20, rate=25, seed=seed)
-    arguments = NodesArguments(pair.app, pair.app.with_name("nodes.toml"), "deadline", 10, None, pair.state, None, "pack", None)
+    arguments = NodesArguments(
+        pair.app, pair.app.with_name("nodes.toml"), "deadline", 10, None, pair.state, None, "pack", None
+    )
     nodes, _, parts = placed_parts(arguments)
     cluster, kills, next_at = Cluster(parts, nodes, pair.state), 0, time.monotonic() + 0.5
     try:
@@ -65,7 +68,9 @@ def test_all_operators(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     check(tmp_path, ALL, 'standby = "lazy"\nbatch = 25\ncompress = "zlib"', seed, monkeypatch)
 
 
-@pytest.mark.parametrize(("seed", "standby"), [(3, 'standby = "active"'), (4, 'standby = "lazy"\nbatch = 10'), (5, 'standby = "upstream"')])
+@pytest.mark.parametrize(
+    ("seed", "standby"), [(3, 'standby = "active"'), (4, 'standby = "lazy"\nbatch = 10'), (5, 'standby = "upstream"')]
+)
 def test_a_selection_with_holes(seed: int, standby: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check(tmp_path, SELECTION, standby, seed, monkeypatch)
 

@@ -1,4 +1,5 @@
-"""Who leads and who keeps copies: of two that hear each other one leads; nobody takes over who hears a leader that is read."""
+"""Who leads and who keeps copies: of two that hear each other one leads; nobody takes over who hears a leader that is
+read."""
 
 from __future__ import annotations
 
@@ -7,7 +8,19 @@ from itertools import product
 
 import pytest
 
-from kigen.engine.roles import BOTH_S, COPIES, DONE, GRACE_S, LEADS, UNDECIDED, UNFOLLOWED_S, UNREACHED_S, Me, Other, next_role
+from kigen.replicas.passive_election import (
+    BOTH_S,
+    COPIES,
+    DONE,
+    GRACE_S,
+    LEADS,
+    UNDECIDED,
+    UNFOLLOWED_S,
+    UNREACHED_S,
+    Me,
+    Other,
+    next_role,
+)
 
 
 @pytest.mark.parametrize(("first", "second"), list(product((0, 3, 7), repeat=2)))

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from kigen.standby.messages import KINDS
-from kigen.standby.topology import Mode, Recovery
+from kigen_lab.simulate.standby.machine.messages import KINDS
+from kigen_lab.simulate.standby.machine.topology import Mode, Recovery
 
 PAGE = (Path(__file__).parents[2] / "docs" / "standby.md").read_text(encoding="utf-8")
 

@@ -1,6 +1,8 @@
-"""Apps whose work is done by a node with a standby, on real processes: streams are born on `up`, `mid` works, results are wanted on `down`.
+"""Apps whose work is done by a node with a standby, on real processes: streams are born on `up`, `mid` works, results
+are wanted on `down`.
 
-What the undisturbed run gives is computed by `kigen run --drain` of the same app, its streams beginning when they really began.
+What the undisturbed run gives is computed by `kigen run --drain` of the same app, its streams beginning when they
+really began.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from typing import Any
 from nodes.running import Up, drained, free_ports
 from spark.rooms import bags
 
-from kigen.cli.nodes import ask, replicas
-from kigen.cli.placement import load_nodes
+from kigen.cli.explain_placement import load_nodes
+from kigen.cli.node_commands import ask, replicas
 from kigen.placement.from_plan import name_operators
 from kigen.plan import bind
 
@@ -46,7 +48,10 @@ class Watched(Up):
 
     def status(self) -> dict[str, Any]:
         nodes = load_nodes(self.nodes)
-        return {me: ask(nodes, self.state, *which) for me, which in replicas(nodes, [entry.name for entry in nodes.nodes]).items()}
+        return {
+            me: ask(nodes, self.state, *which)
+            for me, which in replicas(nodes, [entry.name for entry in nodes.nodes]).items()
+        }
 
     def until(self, there: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
         deadline = time.monotonic() + PATIENCE_S
@@ -74,8 +79,10 @@ class Pair:
         up, mid, other, down = free_ports(4)
         pinned = "".join(f'[operators."{name}"]\nnodes = ["mid"]\n' for name in name_operators(bind(text)).values())
         (folder / "nodes.toml").write_text(
-            f'[nodes.up]\naddress = "127.0.0.1:{up}"\n[nodes.mid]\naddress = "127.0.0.1:{mid}"\nstandby_address = "127.0.0.1:{other}"\n'
-            f'{standby}\n[nodes.down]\naddress = "127.0.0.1:{down}"\n[streams.cars]\nborn = "up"\n[streams.alarms]\nborn = "up"\n'
+            f'[nodes.up]\naddress = "127.0.0.1:{up}"\n[nodes.mid]\naddress = "127.0.0.1:{mid}"\nstandby_address = '
+            f'"127.0.0.1:{other}"\n'
+            f'{standby}\n[nodes.down]\naddress = "127.0.0.1:{down}"\n[streams.cars]\nborn = '
+            '"up"\n[streams.alarms]\nborn = "up"\n'
             f'[results]\ndefault = "down"\n{pinned}',
             encoding="utf-8",
         )
@@ -131,12 +138,16 @@ def after(least: int) -> Callable[[dict[str, Any]], bool]:
     return lambda told: steady(told) and lines(told) > least
 
 
-def kill_leaders(pair: Pair, up: Up, most: int, rng: random.Random, ready: Callable[[dict[str, Any]], bool] = steady) -> int:
-    """Again and again, at random moments, as long as there is time: the one that leads, as soon as the other can follow it (`ready`)."""
+def kill_leaders(
+    pair: Pair, up: Up, most: int, rng: random.Random, ready: Callable[[dict[str, Any]], bool] = steady
+) -> int:
+    """Again and again, at random moments, as long as there is time: the one that leads, as soon as the other can follow
+    it (`ready`)."""
     kills, seen = 0, 0
     while kills < most:
         told = up.until(
-            lambda told, seen=seen: pair.left_s < ENOUGH_S or (ready(told) and lines(told) > seen), f"results after {kills} kills"
+            lambda told, seen=seen: pair.left_s < ENOUGH_S or (ready(told) and lines(told) > seen),
+            f"results after {kills} kills",
         )
         time.sleep(rng.uniform(0, 1.5))
         if pair.left_s < ENOUGH_S:

@@ -1,6 +1,8 @@
-"""Links of real nodes are cut, and whoever stands by is put to sleep: results go on, and the lines are those of the undisturbed run.
+"""Links of real nodes are cut, and whoever stands by is put to sleep: results go on, and the lines are those of the
+undisturbed run.
 
-Nodes are started one by one, as on several machines; each has a nodes file of its own, in which the others' addresses lead through proxies.
+Nodes are started one by one, as on several machines; each has a nodes file of its own, in which the others' addresses
+lead through proxies.
 """
 
 from __future__ import annotations
@@ -19,11 +21,14 @@ from links.cuts import Cuttable
 from nodes.running import KIGEN
 from standby_nodes.pairs import ALL, PATIENCE_S, Pair, lines, role, steady
 
-from kigen.cli.nodes import ask, replicas
-from kigen.cli.placement import load_nodes
-from kigen.placement.nodes_file import NodesFile
+from kigen.cli.explain_placement import load_nodes
+from kigen.cli.node_commands import ask, replicas
+from kigen.placement.nodes_file.file import NodesFile
 
-pytestmark = [pytest.mark.timeout(1800), pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="several Sparks for minutes: make soak")]
+pytestmark = [
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="several Sparks for minutes: make soak"),
+]
 SECONDS = 100
 PAIR = ("mid", "mid.1")
 
@@ -34,7 +39,10 @@ class Apart:
     def __init__(self, pair: Pair) -> None:
         self._pair, self._nodes = pair, load_nodes(pair.app.with_name("nodes.toml"))
         self._which = replicas(self._nodes, [entry.name for entry in self._nodes.nodes])
-        self.links = {(me, them): Cuttable(self._address(them)) for me, them in [(p, "up") for p in PAIR] + [("down", p) for p in PAIR]}
+        self.links = {
+            (me, them): Cuttable(self._address(them))
+            for me, them in [(p, "up") for p in PAIR] + [("down", p) for p in PAIR]
+        }
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def _address(self, name: str) -> str:

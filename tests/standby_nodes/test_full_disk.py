@@ -1,4 +1,5 @@
-"""The leader's disk is full for a while: its standby takes over, and it stands by again once there is room. Lines as without trouble."""
+"""The leader's disk is full for a while: its standby takes over, and it stands by again once there is room. Lines as
+without trouble."""
 
 from __future__ import annotations
 
@@ -12,14 +13,19 @@ from pathlib import Path
 import pytest
 from standby_nodes.pairs import ALL, Pair, lines, role, steady
 
-pytestmark = [pytest.mark.timeout(1800), pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="several Sparks for minutes: make soak")]
+pytestmark = [
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="several Sparks for minutes: make soak"),
+]
 SECONDS = 130
 
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(folder)], capture_output=True, text=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(folder)], capture_output=True, text=True, check=False
+    )
     if mounted.returncode:
         pytest.skip(f"a disk of a given size cannot be made here: {mounted.stderr.strip()}")
     try:

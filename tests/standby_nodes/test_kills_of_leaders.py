@@ -1,4 +1,5 @@
-"""The leader of a pair is killed, put to sleep, killed together with its standby: the lines are those of the undisturbed run.
+"""The leader of a pair is killed, put to sleep, killed together with its standby: the lines are those of the
+undisturbed run.
 
 cars, alarms -> up ---- mid ---- down
                  \\--- mid.1 ---/
@@ -21,7 +22,8 @@ SECONDS, KILLS = (300, 10) if "KIGEN_SOAK" in os.environ else (130, 4)
 
 
 def test_all_operators_whoever_is_killed(tmp_path: Path) -> None:
-    """Four times, ten in the soak, if the machine is quick enough to start Spark as often while tuples come; the last time both."""
+    """Four times, ten in the soak, if the machine is quick enough to start Spark as often while tuples come; the last
+    time both."""
     seed = int(os.environ.get("KIGEN_SEED", time.time_ns() % 1_000_000))
     pair = Pair(tmp_path, ALL, 'standby = "lazy"\nbatch = 25\ncompress = "zlib"', SECONDS)
     with pair.up() as up:
@@ -43,7 +45,9 @@ def test_a_selection_with_holes_asleep_and_killed(tmp_path: Path) -> None:
     pair = Pair(tmp_path, SELECTION, 'standby = "lazy"\nbatch = 200\nsilence = "2 s"', 110, rate=60)
     with pair.up() as up:
         told = up.until(after(300), "results, and a standby")
-        assert [s for about in told.values() for way in about["from"].values() for s in way["switched"]] == [], "nobody was gone"
+        assert [s for about in told.values() for way in about["from"].values() for s in way["switched"]] == [], (
+            "nobody was gone"
+        )
         leader, other = role(told, "leads"), role(told, "stands by")
         sent = {key.rpartition("/")[2]: value["tuples"] for key, value in told["up"]["sent"].items()}
         assert sent.get(other, 0) < sent[leader]
@@ -60,7 +64,9 @@ def test_a_selection_with_holes_asleep_and_killed(tmp_path: Path) -> None:
 
         os.kill(told[other]["pid"], signal.SIGKILL)
         killed = lines(told)
-        told = up.until(lambda told: steady(told) and lines(told) > killed, "results after the kill, and a standby again")
+        told = up.until(
+            lambda told: steady(told) and lines(told) > killed, "results after the kill, and a standby again"
+        )
         assert role(told, "leads") == leader
         children += [about["pid"] for about in told.values()] + spark_of(pair.state)
         assert up.end() == 0, up.said

@@ -1,4 +1,5 @@
-"""A pair of which one only keeps copies: the leader is killed, killed again, put to sleep: the lines are those of the undisturbed run.
+"""A pair of which one only keeps copies: the leader is killed, killed again, put to sleep: the lines are those of the
+undisturbed run.
 
 cars, alarms -> up ---- mid ---- down
                           |
@@ -18,7 +19,10 @@ import pytest
 from nodes.running import alive, gone
 from standby_nodes.pairs import ALL, Pair, kill_leaders, lines, role
 
-pytestmark = [pytest.mark.timeout(1800), pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="several Sparks for minutes: make soak")]
+pytestmark = [
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="several Sparks for minutes: make soak"),
+]
 PASSIVE = 'standby = "passive"\nperiod = "2 s"\ncompress = "zlib"'
 
 
@@ -62,7 +66,9 @@ def test_a_leader_asleep_keeps_copies_afterwards_and_both_may_die(tmp_path: Path
         asleep = lines(told)
         time.sleep(8)
         os.kill(told[leader]["pid"], signal.SIGCONT)
-        told = up.until(lambda told: copied(told) and lines(told) > asleep + 50 and role(told, "leads") == other, "the other leads")
+        told = up.until(
+            lambda told: copied(told) and lines(told) > asleep + 50 and role(told, "leads") == other, "the other leads"
+        )
         assert told[leader]["role"] == "copies"
         assert told[leader]["pid"] in children, "it was only asleep"
 

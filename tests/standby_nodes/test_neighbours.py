@@ -20,7 +20,10 @@ from standby_nodes.pairs import Pair, lines
 from kigen.placement.from_plan import name_operators
 from kigen.plan import bind
 
-pytestmark = [pytest.mark.timeout(2400), pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="six Sparks for minutes: make soak")]
+pytestmark = [
+    pytest.mark.timeout(2400),
+    pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="six Sparks for minutes: make soak"),
+]
 SECONDS, KILLS = 150, 3
 QUERIES = """
 CREATE QUERY busy AS SELECT road, COUNT(*) AS n, MAX(speed) AS top FROM cars [RANGE 3 SECONDS] WHERE speed > 40 GROUP BY road;
@@ -36,7 +39,9 @@ def leaders(told: dict[str, Any]) -> list[str]:
 
 def all_at_work(told: dict[str, Any]) -> bool:
     roles = sorted(about["role"] for about in told.values())
-    return roles == ["alone"] * 2 + ["leads"] * 2 + ["stands by"] * 2 and all(about["state"] == "running" for about in told.values())
+    return roles == ["alone"] * 2 + ["leads"] * 2 + ["stands by"] * 2 and all(
+        about["state"] == "running" for about in told.values()
+    )
 
 
 def test_leaders_of_neighbours_killed_at_once(tmp_path: Path) -> None:
@@ -47,7 +52,10 @@ def test_leaders_of_neighbours_killed_at_once(tmp_path: Path) -> None:
     names = name_operators(bind(pair.app.read_text(encoding="utf-8"))).values()
     text = f'[nodes.up]\naddress = "127.0.0.1:{ports[0]}"\n[nodes.down]\naddress = "127.0.0.1:{ports[1]}"\n'
     for i, name in enumerate(("mid", "late")):
-        text += f'[nodes.{name}]\naddress = "127.0.0.1:{ports[2 + i]}"\nstandby_address = "127.0.0.1:{ports[4 + i]}"\n{STANDBY}'
+        text += (
+            f'[nodes.{name}]\naddress = "127.0.0.1:{ports[2 + i]}"\nstandby_address = '
+            f'"127.0.0.1:{ports[4 + i]}"\n{STANDBY}'
+        )
     text += '[streams.cars]\nborn = "up"\n[streams.alarms]\nborn = "up"\n[results]\ndefault = "down"\n'
     for name in names:
         text += f'[operators."{name}"]\nnodes = ["{"late" if name.endswith(("aggregate", "project")) else "mid"}"]\n'
@@ -59,7 +67,10 @@ def test_leaders_of_neighbours_killed_at_once(tmp_path: Path) -> None:
             return lines(told) > 0 and pair.left_s < 20
 
         for _ in range(KILLS):
-            told = up.until(lambda told, seen=seen: (all_at_work(told) and lines(told) > seen) or over(told), "results, and standbys")
+            told = up.until(
+                lambda told, seen=seen: (all_at_work(told) and lines(told) > seen) or over(told),
+                "results, and standbys",
+            )
             time.sleep(rng.uniform(0, 1.5))
             if pair.left_s < 20:
                 break

@@ -11,16 +11,18 @@ from standby_nodes.pairs import ALL, SELECTION, Pair
 from standby_nodes.test_wrong_standbys import figures
 
 from kigen.cli.loading import load
-from kigen.cli.nodes import NodesArguments, placed_parts
-from kigen.engine.advising import with_batches
-from kigen.engine.pairing import NEVER, following, notes_on, readers_of, skips
+from kigen.cli.node_commands import NodesArguments, placed_parts
+from kigen.engine.nodes.batch_advice import with_batches
+from kigen.engine.nodes.standby_rules import NEVER, following, notes_on, readers_of, skips
 from kigen.placement.cutting import Part
-from kigen.placement.nodes_file import STANDBY_PORT, NodeEntry, NodesFile, NodesFileError, parse_nodes
+from kigen.placement.nodes_file.file import STANDBY_PORT, NodeEntry, NodesFile, NodesFileError, parse_nodes
 
 
 def parts_of(pair: Pair) -> tuple[NodesFile, dict[str, Part]]:
     assert load(pair.app).queries
-    arguments = NodesArguments(pair.app, pair.app.with_name("nodes.toml"), "deadline", 10, None, pair.state, None, "pack", None)
+    arguments = NodesArguments(
+        pair.app, pair.app.with_name("nodes.toml"), "deadline", 10, None, pair.state, None, "pack", None
+    )
     nodes, _, parts = placed_parts(arguments)
     return nodes, parts
 
@@ -40,7 +42,9 @@ ELSEWHERE = "CREATE QUERY all_cars AS SELECT id FROM cars [RANGE 2 SECONDS];\n"
         (ALL, False),
     ],
 )
-def test_a_standby_gets_every_input_unless_the_node_has_no_memory(queries: str, leaves_out: bool, tmp_path: Path) -> None:
+def test_a_standby_gets_every_input_unless_the_node_has_no_memory(
+    queries: str, leaves_out: bool, tmp_path: Path
+) -> None:
     nodes, parts = parts_of(Pair(tmp_path, queries, 'standby = "lazy"\nbatch = 30\ncompress = "zstd"', 30))
     assert skips(parts, "mid", nodes) == leaves_out
     for stream in parts["mid"].received:
@@ -61,7 +65,8 @@ def test_with_copies_inputs_are_kept_for_both_and_let_go_by_hand(queries: str, t
     assert (how.batch, how.skipping, how.at_once) == (None, False, False)
     assert nodes.entry("mid").recovery == "gap"
     assert notes_on(nodes) == [
-        "[nodes.mid] recovery = 'gap': replicas recover precisely, which costs no more: no result will be lost, and none comes twice"
+        "[nodes.mid] recovery = 'gap': replicas recover precisely, which costs no more: no result will be lost, and "
+        "none comes twice"
     ]
     assert notes_on(parse_nodes("[nodes.a]\nrecovery = 'gap'\n[nodes.b]\nstandby = 'active'")) == []
     assert following(parts, "down", nodes).at_once
@@ -72,7 +77,8 @@ ROW = '[[links]]\nbetween = ["up", "mid"]\n[[links]]\nbetween = ["mid", "down"]\
 
 @pytest.mark.parametrize("links", ["", ROW])
 def test_another_reader_of_the_stream_needs_it_kept_at_its_own_pace(links: str, tmp_path: Path) -> None:
-    """Then what is let go is not decided by the pair's acks alone, or rows are handed on that have to keep their offsets."""
+    """Then what is let go is not decided by the pair's acks alone, or rows are handed on that have to keep their
+    offsets."""
     pair = Pair(tmp_path, SELECTION + ELSEWHERE, 'standby = "lazy"', 30)
     nodes_file = pair.app.with_name("nodes.toml")
     text = nodes_file.read_text(encoding="utf-8")
@@ -89,14 +95,18 @@ def test_another_reader_of_the_stream_needs_it_kept_at_its_own_pace(links: str, 
 
 
 @pytest.mark.parametrize(
-    ("before", "leaves_out"), [("", True), ('standby = "passive"', True), ('standby = "lazy"', False), ('standby = "upstream"', False)]
+    ("before", "leaves_out"),
+    [("", True), ('standby = "passive"', True), ('standby = "lazy"', False), ('standby = "upstream"', False)],
 )
 def test_behind_a_pair_that_leaves_inputs_out_a_pair_gets_all(before: str, leaves_out: bool, tmp_path: Path) -> None:
     """Who of the first pair has not seen inputs cannot say how many results the second made of theirs."""
     pair = Pair(tmp_path, "CREATE QUERY fast AS SELECT id FROM cars [RANGE 2 SECONDS] WHERE speed > 50;", "", 30)
     text = '[nodes.up]\n[nodes.mid]\n%s\n[nodes.late]\nstandby = "%s"\n[nodes.down]\n[streams.cars]\nborn = "up"\n'
     text += '[streams.alarms]\nborn = "up"\n'
-    text += '[results]\ndefault = "down"\n[operators."fast.project"]\nnodes = ["late"]\n[operators."fast.filter"]\nnodes = ["mid"]\n'
+    text += (
+        '[results]\ndefault = "down"\n[operators."fast.project"]\nnodes = '
+        '["late"]\n[operators."fast.filter"]\nnodes = ["mid"]\n'
+    )
     text += '[operators."fast.window"]\nnodes = ["mid"]\n'
     nodes_file = pair.app.with_name("nodes.toml")
     nodes_file.write_text(text % (before, "lazy"), encoding="utf-8")
@@ -112,7 +122,8 @@ def test_behind_a_pair_that_leaves_inputs_out_a_pair_gets_all(before: str, leave
 
 
 @pytest.mark.parametrize(
-    ("standby", "batch"), [('standby = "active"', None), ('standby = "upstream"', NEVER), ('standby = "lazy"\nbatch = 7', 7)]
+    ("standby", "batch"),
+    [('standby = "active"', None), ('standby = "upstream"', NEVER), ('standby = "lazy"\nbatch = 7', 7)],
 )
 def test_active_and_upstream_are_batches_of_one_and_of_all(standby: str, batch: int | None, tmp_path: Path) -> None:
     nodes, parts = parts_of(Pair(tmp_path, SELECTION, standby, 30))
@@ -130,7 +141,9 @@ def test_active_and_upstream_are_batches_of_one_and_of_all(standby: str, batch: 
         ('overhead_below = "10 %"\nrecovery_within = "250 ms"', "lazy", 1),
     ],
 )
-def test_the_batch_that_keeps_the_limit_and_costs_least(limit: str, standby: str, batch: int | None, tmp_path: Path) -> None:
+def test_the_batch_that_keeps_the_limit_and_costs_least(
+    limit: str, standby: str, batch: int | None, tmp_path: Path
+) -> None:
     figures(tmp_path / "standby.json")
     text = f'[nodes.mid]\nstandby = "lazy"\nbatch = "auto"\nfigures = "standby.json"\n{limit}\n[nodes.down]\n'
     nodes, notes = with_batches(parse_nodes(text, str(tmp_path / "nodes.toml")))
@@ -143,7 +156,13 @@ def test_spread_counts(tmp_path: Path) -> None:
     cells = [
         {"batch": 1, "compress": "none", "overhead": {"payload": 0.6}, "recovery_s": [0.3, 0.3]},
         {"batch": 50, "compress": "none", "overhead": {"payload": 0.3}, "recovery_s": [0.1, 0.7]},
-        {"batch": None, "standby": "passive", "compress": "none", "overhead": {"payload": 0.1}, "recovery_s": [0.1, 0.1]},
+        {
+            "batch": None,
+            "standby": "passive",
+            "compress": "none",
+            "overhead": {"payload": 0.1},
+            "recovery_s": [0.1, 0.1],
+        },
     ]
     (tmp_path / "f.json").write_text(json.dumps({"bench": "standby", "cells": cells}), encoding="utf-8")
     text = '[nodes.mid]\nstandby = "lazy"\nbatch = "auto"\nfigures = "f.json"\nrecovery_within = "1 s"\n'

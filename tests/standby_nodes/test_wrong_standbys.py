@@ -28,11 +28,23 @@ def refused(pair: Pair, *changes: tuple[str, str]) -> str:
 @pytest.mark.parametrize(
     ("where", "change", "said"),
     [
-        ("born", ('born = "up"', 'born = "mid"'), "stream cars is born there; a standby needs its inputs from other nodes"),
-        ("wanted", ('default = "down"', 'default = "mid"'), "are wanted there; a standby needs them wanted on another node"),
+        (
+            "born",
+            ('born = "up"', 'born = "mid"'),
+            "stream cars is born there; a standby needs its inputs from other nodes",
+        ),
+        (
+            "wanted",
+            ('default = "down"', 'default = "mid"'),
+            "are wanted there; a standby needs them wanted on another node",
+        ),
         ("memory", ('standby = "lazy"', 'standby = "upstream"'), "write standby = 'lazy' and a batch"),
         ("unknown", ('standby = "lazy"', 'standby = "hot"'), "write one of lazy, active, upstream, passive"),
-        ("copies", ('standby = "lazy"', 'standby = "lazy"\nperiod = "5 s"'), "copies are made for standby = 'passive' only"),
+        (
+            "copies",
+            ('standby = "lazy"', 'standby = "lazy"\nperiod = "5 s"'),
+            "copies are made for standby = 'passive' only",
+        ),
         ("batches", ('standby = "lazy"', 'standby = "passive"\nbatch = 25'), "write period = '10 s' instead"),
         ("often", ('standby = "lazy"', 'standby = "passive"\nperiod = "1 ms"'), "write a time of 100 ms or more"),
         ("untimed", ('standby = "lazy"', 'standby = "passive"\nperiod = 5'), "write a time with its unit"),

@@ -1,7 +1,8 @@
 """Whether the user has asked for an end: set by a signal handler, waited for by the main thread.
 
-A handler runs in the middle of whatever the main thread does. `threading.Event` takes a lock for `set` and for `wait`, so a signal that
-comes while the main thread is about to wait would wait for itself, for ever. Here is no lock: a flag, and a wait in short naps.
+A handler runs in the middle of whatever the main thread does. `threading.Event` takes a lock for `set` and for `wait`,
+so a signal that comes while the main thread is about to wait would wait for itself, for ever. Here is no lock: a flag,
+and a wait in short naps.
 """
 
 from __future__ import annotations

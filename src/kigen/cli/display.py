@@ -1,5 +1,5 @@
-"""What a run shows: a bar for finite sources, a table that is refreshed in place for live ones, plain lines when nobody watches; and the
-table at the end. Progress goes to standard error, the closing table to standard output.
+"""What a run shows: a bar for finite sources, a table that is refreshed in place for live ones, plain lines when nobody
+watches; and the table at the end. Progress goes to standard error, the closing table to standard output.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kigen.engine import Progress as RunProgress
-from kigen.spark.memory import size_text
+from kigen.spark.watch.memory import size_text
 
 _PLAIN_EVERY_S = 5.0
 _RATE_OVER_S = 3.0
@@ -71,9 +71,12 @@ class RunDisplay:
         elif self._bar is not None:
             total = None if progress.fraction is None else 1.0
             note = (
-                f"{_passed(progress):,} tuples, {max(rates.values(), default=0.0):,.0f}/s, {progress.batches} batches{_at_work(progress)}"
+                f"{_passed(progress):,} tuples, {max(rates.values(), default=0.0):,.0f}/s, {progress.batches} "
+                f"batches{_at_work(progress)}"
             )
-            self._bar.update(self._task, description="running", total=total, completed=progress.fraction or 0.0, note=note)
+            self._bar.update(
+                self._task, description="running", total=total, completed=progress.fraction or 0.0, note=note
+            )
         elif now - self._told >= _PLAIN_EVERY_S:
             self._told = now
             for line in plain_lines(progress, rates):
@@ -90,7 +93,9 @@ class RunDisplay:
 
     def _rates(self, now: float, progress: RunProgress) -> dict[str, float]:
         """Tuples a second of each query, over the last seconds."""
-        seen = {name: query.arrived + (0 if progress.live else progress.read) for name, query in progress.queries.items()}
+        seen = {
+            name: query.arrived + (0 if progress.live else progress.read) for name, query in progress.queries.items()
+        }
         self._seen.append((now, seen))
         while now - self._seen[0][0] > _RATE_OVER_S and len(self._seen) > 2:
             self._seen.popleft()
@@ -112,9 +117,12 @@ def live_table(progress: RunProgress, rates: dict[str, float], elapsed_s: float)
         missed = query.deadline_ms is not None and query.p95_ms is not None and query.p95_ms > query.deadline_ms
         p95 = Text(_shown(query.p95_ms), style="red" if missed else "")
         sdmr = Text(
-            "-" if query.deadline_ms is None and not query.sdmr else f"{100 * query.sdmr:.2f}", style="red" if query.sdmr > 0.05 else ""
+            "-" if query.deadline_ms is None and not query.sdmr else f"{100 * query.sdmr:.2f}",
+            style="red" if query.sdmr > 0.05 else "",
         )
-        table.add_row(name, f"{rates[name]:,.0f}", _shown(query.waiting), p95, _shown(query.deadline_ms), sdmr, f"{query.out:,}")
+        table.add_row(
+            name, f"{rates[name]:,.0f}", _shown(query.waiting), p95, _shown(query.deadline_ms), sdmr, f"{query.out:,}"
+        )
     return table
 
 
@@ -162,7 +170,11 @@ def closing_table(report: dict[str, Any], skipped: dict[str, list[str]]) -> None
     queries = report["queries"]
     seldom = ("late", "skipped", "shed", "dropped")
     counts = ["in", "out", *(name for name in seldom if any(q[name] for q in queries.values())), "missed"]
-    table = Table(title=f"{report['batches']} batches in {report['wall_s']:.1f} s; latencies in ms", title_justify="left", box=SIMPLE_HEAD)
+    table = Table(
+        title=f"{report['batches']} batches in {report['wall_s']:.1f} s; latencies in ms",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+    )
     table.add_column("query")
     for name in (*counts, "SDMR %", "deadline", "p50", "p95", "p99"):
         table.add_column(name, justify="right")

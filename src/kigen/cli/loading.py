@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kigen.cli.exits import AppNotFound
 from kigen.plan import load_app
-from kigen.plan.nodes import App
+from kigen.plan.logical import App
 
 
 def warn(app: App) -> None:

@@ -1,4 +1,5 @@
-"""The command `kigen`. Thin: arguments in, exit code out (0 done, 1 the run failed, 2 the app file or the arguments are wrong).
+"""The command `kigen`. Thin: arguments in, exit code out (0 done, 1 the run failed, 2 the app file or the arguments are
+wrong).
 
 Spark is imported by the commands that need it only: `kigen check` answers at once.
 """
@@ -15,9 +16,8 @@ from typing import Annotated
 
 import typer
 
-from kigen.cli.bench import bench
 from kigen.cli.exits import exit_codes
-from kigen.cli.reproduce import ListedFigures, reproduce
+from kigen.cli.lab_commands import add_lab_commands
 from kigen.durable import POWER
 from kigen.schedule import DEFAULT_POLICY
 
@@ -43,28 +43,34 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(bench, name="bench")
-app.command(cls=ListedFigures)(reproduce)
+add_lab_commands(app)
 AppFile = Annotated[
-    Path, typer.Argument(metavar="APP", help="The app file: CREATE STREAM and CREATE QUERY statements.", show_default=False)
+    Path,
+    typer.Argument(metavar="APP", help="The app file: CREATE STREAM and CREATE QUERY statements.", show_default=False),
 ]
 
 
-DEFAULT_MEMORY = "70%"  # as kigen.spark.memory.DEFAULT, which would import too much
+DEFAULT_MEMORY = "70%"  # as kigen.spark.watch.memory.DEFAULT, which would import too much
 MemoryOption = Annotated[
     str,
-    typer.Option("--memory", metavar="SIZE", help="What all workers of the run may use: 4GB, 512MB, or a share of the machine."),
+    typer.Option(
+        "--memory", metavar="SIZE", help="What all workers of the run may use: 4GB, 512MB, or a share of the machine."
+    ),
 ]
 POLICY_HELP = (
-    "What of live streams goes into the next micro-batch: pack (capped micro-batches of many queries, urgent ones first), all (everything, "
-    "as plain Spark does), fifo, edf, taat, bts, bts1, ats, ats1. Over the slices of shared joins: mqt (those that answer most queries for "
-    "their work first), mandf, admandf (mqt, but fifo while much is about to be lost to BUFFER). Settings follow a colon: "
+    "What of live streams goes into the next micro-batch: pack (capped micro-batches of many queries, urgent ones "
+    "first), all (everything, "
+    "as plain Spark does), fifo, edf, taat, bts, bts1, ats, ats1. Over the slices of shared joins: mqt (those that "
+    "answer most queries for "
+    "their work first), mandf, admandf (mqt, but fifo while much is about to be lost to BUFFER). Settings follow a "
+    "colon: "
     "ats:kp=1,ki=10,phi=100ms, mandf:beta=0.1, admandf:ahead=400, mqt:length=500ms."
 )
 
 
 DURABILITY_HELP = (
-    "What a committed batch outlives: power (a power cut: every batch is synced to the disk) or process (a kill: the operating system has "
+    "What a committed batch outlives: power (a power cut: every batch is synced to the disk) or process (a kill: the "
+    "operating system has "
     "it; a power cut may cost the last seconds)."
 )
 
@@ -93,16 +99,21 @@ def root(
 @app.command(epilog="Example:  kigen run rooms.cql --drain --output out --report report.json")
 def run(
     app_file: AppFile,
-    drain: Annotated[bool, typer.Option("--drain", help="Process all that finite sources hold, in event-time order, then exit.")] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Process all that finite sources hold, in event-time order, then exit.")
+    ] = False,
     output: Annotated[Path | None, typer.Option(metavar="DIR", help="Each query also writes DIR/<query>.csv.")] = None,
     lifetime: Annotated[
         str, typer.Option(metavar="dt|nt", help="How deaths travel: with the tuple (dt) or as negative tuples (nt).")
     ] = "dt",
     policy: Annotated[str, typer.Option(metavar="NAME", help=POLICY_HELP)] = DEFAULT_POLICY,
     master: Annotated[
-        str | None, typer.Option(metavar="URL", help="Spark's master; without it, this machine.", show_default="local[*]")
+        str | None,
+        typer.Option(metavar="URL", help="Spark's master; without it, this machine.", show_default="local[*]"),
     ] = None,
-    checkpoint: Annotated[Path | None, typer.Option(metavar="DIR", help="Where a run that was stopped or killed goes on from.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where a run that was stopped or killed goes on from.")
+    ] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write counts and latencies as JSON.")] = None,
     duration: Annotated[str | None, typer.Option(metavar="T", help="Stop after this time, such as '10 s'.")] = None,
     memory: MemoryOption = DEFAULT_MEMORY,
@@ -110,16 +121,20 @@ def run(
 ) -> None:
     """Run an app until its sources end, --duration is over, or Ctrl-C."""
     with exit_codes():
-        from kigen.cli.run import RunArguments, run_app
+        from kigen.cli.run_command import RunArguments, run_app
 
-        arguments = RunArguments(app_file, drain, output, lifetime, policy, master, checkpoint, report, duration, memory, durability)
+        arguments = RunArguments(
+            app_file, drain, output, lifetime, policy, master, checkpoint, report, duration, memory, durability
+        )
         run_app(arguments)
 
 
 @app.command()
 def check(
     app_file: AppFile,
-    output: Annotated[Path | None, typer.Option(metavar="DIR", help="Also check the files that 'run --output DIR' would write.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Also check the files that 'run --output DIR' would write.")
+    ] = None,
 ) -> None:
     """Show all errors of an app file, and warnings of what will be costly, without starting Spark."""
     with exit_codes():
@@ -127,7 +142,9 @@ def check(
 
         loaded = load(app_file, output)
         warn(loaded)
-        counts = f"{_plural(len(loaded.streams), 'stream')}, {_plural(len(loaded.queries), 'query', 'queries')}, no errors"
+        counts = (
+            f"{_plural(len(loaded.streams), 'stream')}, {_plural(len(loaded.queries), 'query', 'queries')}, no errors"
+        )
         warnings = f", {_plural(len(loaded.warnings), 'warning')}" if loaded.warnings else ""
         typer.echo(f"{app_file}: {counts}{warnings}")
 
@@ -141,18 +158,28 @@ class Allocation(StrEnum):
 def explain(
     app_file: AppFile,
     format: Annotated[PlanFormat, typer.Option(help="A tree, JSON, or a Mermaid diagram.")] = PlanFormat.text,
-    nodes: Annotated[Path | None, typer.Option(metavar="FILE", help="A nodes file: place the plan on its nodes.")] = None,
-    profile: Annotated[Path | None, typer.Option(metavar="FILE", help="Costs from a trial: the report of 'kigen run --report'.")] = None,
-    allocate: Annotated[Allocation, typer.Option(help="By deadlines, or as SQPR: traffic and load only.")] = Allocation.deadline,
-    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="For the placement; the best found so far is shown.", min=1)] = 60.0,
+    nodes: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A nodes file: place the plan on its nodes.")
+    ] = None,
+    profile: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Costs from a trial: the report of 'kigen run --report'.")
+    ] = None,
+    allocate: Annotated[
+        Allocation, typer.Option(help="By deadlines, or as SQPR: traffic and load only.")
+    ] = Allocation.deadline,
+    time_limit: Annotated[
+        float, typer.Option(metavar="SECONDS", help="For the placement; the best found so far is shown.", min=1)
+    ] = 60.0,
     picture: Annotated[Path | None, typer.Option(metavar="PNG", help="Also draw the plan over the nodes.")] = None,
 ) -> None:
     """Show the plan: streams, operators, what queries share, tasks; with --nodes, what runs where and by when."""
     with exit_codes():
         if nodes is not None:
-            from kigen.cli.placement import explain_nodes
+            from kigen.cli.explain_placement import explain_nodes
 
-            typer.echo(explain_nodes(app_file, nodes, profile, allocate.value, time_limit, format.value, picture), nl=False)
+            typer.echo(
+                explain_nodes(app_file, nodes, profile, allocate.value, time_limit, format.value, picture), nl=False
+            )
             return
         from kigen.cli.loading import load
         from kigen.plan.explain import explain as explained
@@ -163,16 +190,26 @@ def explain(
 NodesOption = Annotated[Path, typer.Option("--nodes", metavar="FILE", help="The nodes file.", show_default=False)]
 StateOption = Annotated[
     Path | None,
-    typer.Option("--state", metavar="DIR", help="Where nodes keep queues and state.", show_default="beside the nodes file"),
+    typer.Option(
+        "--state", metavar="DIR", help="Where nodes keep queues and state.", show_default="beside the nodes file"
+    ),
 ]
 OutputOption = Annotated[
-    Path | None, typer.Option("--output", metavar="DIR", help="Each query also writes DIR/<query>.csv, on the node where it is wanted.")
+    Path | None,
+    typer.Option(
+        "--output", metavar="DIR", help="Each query also writes DIR/<query>.csv, on the node where it is wanted."
+    ),
 ]
-NodePolicy = Annotated[str, typer.Option("--policy", metavar="NAME", help="How nodes admit: pack, edf, fifo ... as in 'kigen run'.")]
-AllocateOption = Annotated[Allocation, typer.Option("--allocate", help="By deadlines, or as SQPR: traffic and load only.")]
+NodePolicy = Annotated[
+    str, typer.Option("--policy", metavar="NAME", help="How nodes admit: pack, edf, fifo ... as in 'kigen run'.")
+]
+AllocateOption = Annotated[
+    Allocation, typer.Option("--allocate", help="By deadlines, or as SQPR: traffic and load only.")
+]
 LimitOption = Annotated[float, typer.Option("--time-limit", metavar="SECONDS", help="For the placement.", min=1)]
 ProfileOption = Annotated[
-    Path | None, typer.Option("--profile", metavar="FILE", help="Costs from a trial: the report of 'kigen run --report'.")
+    Path | None,
+    typer.Option("--profile", metavar="FILE", help="Costs from a trial: the report of 'kigen run --report'."),
 ]
 
 
@@ -186,16 +223,24 @@ def up(
     state: StateOption = None,
     output: OutputOption = None,
     policy: NodePolicy = DEFAULT_POLICY,
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write counts and latencies of all queries as JSON.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write counts and latencies of all queries as JSON.")
+    ] = None,
     duration: Annotated[str | None, typer.Option(metavar="T", help="Stop after this time, such as '10 s'.")] = None,
     memory: MemoryOption = DEFAULT_MEMORY,
 ) -> None:
-    """Place an app on nodes and start each of them as a process here, until the streams end, --duration is over, or Ctrl-C."""
+    """Place an app on nodes and start each of them as a process here, until the streams end, --duration is over, or
+    Ctrl-C."""
     with exit_codes():
-        from kigen.cli.nodes import NodesArguments
-        from kigen.cli.up import up_app
+        from kigen.cli.node_commands import NodesArguments
+        from kigen.cli.up_command import up_app
 
-        up_app(NodesArguments(app_file, nodes, allocate.value, time_limit, profile, state, output, policy, duration, memory), report)
+        up_app(
+            NodesArguments(
+                app_file, nodes, allocate.value, time_limit, profile, state, output, policy, duration, memory
+            ),
+            report,
+        )
 
 
 @app.command(epilog="Example:  kigen node office rooms.cql --nodes nodes.toml --output out")
@@ -212,15 +257,19 @@ def node(
     duration: Annotated[str | None, typer.Option(metavar="T", help="Stop after this time, such as '10 s'.")] = None,
     memory: MemoryOption = DEFAULT_MEMORY,
     replica: Annotated[int, typer.Option(metavar="0|1", help="1: the node's standby.", min=0, max=1)] = 0,
-    together: Annotated[bool, typer.Option("--together", help="Let streams begin only when 'kigen up' says so.", hidden=True)] = False,
+    together: Annotated[
+        bool, typer.Option("--together", help="Let streams begin only when 'kigen up' says so.", hidden=True)
+    ] = False,
 ) -> None:
     """Run one node of a placed app. Started again with the same --state, it goes on where it was."""
     with exit_codes():
-        from kigen.cli.nodes import NodesArguments, node_app
+        from kigen.cli.node_commands import NodesArguments, node_app
 
         node_app(
             name,
-            NodesArguments(app_file, nodes, allocate.value, time_limit, profile, state, output, policy, duration, memory),
+            NodesArguments(
+                app_file, nodes, allocate.value, time_limit, profile, state, output, policy, duration, memory
+            ),
             together,
             replica,
         )
@@ -234,16 +283,20 @@ def status(
 ) -> None:
     """Show what each node is doing: its state, what it takes from and keeps for others, its queries."""
     with exit_codes():
-        from kigen.cli.nodes import show_status
+        from kigen.cli.node_commands import show_status
 
         show_status(nodes, format, state)
 
 
 @app.command()
 def picture(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder that --output wrote.", show_default=False)],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder that --output wrote.", show_default=False)
+    ],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The PNG to write.")] = Path("lifetimes.png"),
-    query: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only these, in this order (may be repeated).")] = None,
+    query: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only these, in this order (may be repeated).")
+    ] = None,
 ) -> None:
     """Draw results as a picture of lifetimes: one lane a value, a bar from birth to death."""
     with exit_codes():
@@ -257,9 +310,10 @@ def picture(
 def warm(
     again: Annotated[bool, typer.Option("--again", help="Also if it was done before.")] = False,
 ) -> None:
-    """Make Spark start in about half the time: runs a small app once and keeps what Java loads (some 170 MB in your cache directory)."""
+    """Make Spark start in about half the time: runs a small app once and keeps what Java loads (some 170 MB in your
+    cache directory)."""
     with exit_codes():
-        from kigen.cli.warm import warm_spark
+        from kigen.cli.warm_command import warm_spark
 
         warm_spark(again)
 
@@ -269,7 +323,8 @@ def _plural(count: int, one: str, many: str | None = None) -> str:
 
 
 def main() -> None:
-    """Ends the process without taking the interpreter apart: DuckDB's bindings complain about objects that Spark's threads hold."""
+    """Ends the process without taking the interpreter apart: DuckDB's bindings complain about objects that Spark's
+    threads hold."""
     try:
         app(prog_name="kigen")
     except SystemExit as end:

@@ -1,6 +1,8 @@
-"""A picture of lifetimes: one panel a query, one lane a value of its first text column, a bar from birth to death; stream tuples as marks.
+"""A picture of lifetimes: one panel a query, one lane a value of its first text column, a bar from birth to death;
+stream tuples as marks.
 
-Bars are coloured by the first number of the row. Reads the files that `--output` wrote; rows still alive reach the right edge.
+Bars are coloured by the first number of the row. Reads the files that `--output` wrote; rows still alive reach the
+right edge.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ def draw_lifetimes(directory: Path, target: Path, queries: list[str] | None = No
 def _read(path: Path) -> pl.DataFrame:
     frame = pl.read_csv(path, infer_schema_length=None)
     times = [c for c in ("_from", "_to", "_at") if c in frame.columns]
-    return frame.with_columns(pl.col(c).cast(pl.String).str.to_datetime("%Y-%m-%dT%H:%M:%S%.fZ", strict=False) for c in times)
+    return frame.with_columns(
+        pl.col(c).cast(pl.String).str.to_datetime("%Y-%m-%dT%H:%M:%S%.fZ", strict=False) for c in times
+    )
 
 
 def _draw(frames: dict[str, pl.DataFrame], target: Path) -> None:
@@ -44,7 +48,9 @@ def _draw(frames: dict[str, pl.DataFrame], target: Path) -> None:
     from matplotlib import pyplot
 
     heights = [1.0 + 0.28 * len(_lanes(frame)[1]) for frame in frames.values()]
-    figure, axes = pyplot.subplots(len(frames), 1, figsize=(12, sum(heights) + 0.4), sharex=True, squeeze=False, height_ratios=heights)
+    figure, axes = pyplot.subplots(
+        len(frames), 1, figsize=(12, sum(heights) + 0.4), sharex=True, squeeze=False, height_ratios=heights
+    )
     times = [f[c].max() for f in frames.values() for c in ("_from", "_to", "_at") if c in f.columns]
     last = max((t for t in times if t is not None), default=None)
     for axis, (name, frame) in zip(axes[:, 0], frames.items(), strict=True):
@@ -60,8 +66,13 @@ def _bars(axis: Any, lane: Any, start: Any, end: Any, colours: Any) -> None:
     """All bars as one collection: a hundred thousand lifetimes take a second, not minutes."""
     from matplotlib.collections import PolyCollection
 
-    corners = numpy.stack([start, start, end, end], axis=1), numpy.stack([lane - 0.36, lane + 0.36, lane + 0.36, lane - 0.36], axis=1)
-    axis.add_collection(PolyCollection(list(numpy.stack(corners, axis=2)), facecolors=colours, edgecolors="none", antialiased=False))
+    corners = (
+        numpy.stack([start, start, end, end], axis=1),
+        numpy.stack([lane - 0.36, lane + 0.36, lane + 0.36, lane - 0.36], axis=1),
+    )
+    axis.add_collection(
+        PolyCollection(list(numpy.stack(corners, axis=2)), facecolors=colours, edgecolors="none", antialiased=False)
+    )
     axis.autoscale_view()
     axis.xaxis_date()
 
@@ -87,7 +98,12 @@ def _panel(axis: Any, name: str, frame: pl.DataFrame, last: Any) -> None:
     shown = frame.with_columns(lane.alias("_lane")).filter(pl.col("_lane").is_not_null())
     number = next((c for c in frame.columns if frame.schema[c].is_numeric()), None)
     colours: Any = "#3b6fb6"
-    axis.set_title(f"{name}   ({len(frame):,} lines)" + (f", coloured by {number}" if number else ""), loc="left", fontsize=10, color=_INK)
+    axis.set_title(
+        f"{name}   ({len(frame):,} lines)" + (f", coloured by {number}" if number else ""),
+        loc="left",
+        fontsize=10,
+        color=_INK,
+    )
     if number is not None and len(shown):
         values = shown[number].cast(pl.Float64).fill_null(0)
         low, high = float(values.min() or 0), float(values.max() or 0)  # type: ignore[arg-type]  # of floats, polars says any type

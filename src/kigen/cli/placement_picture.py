@@ -1,4 +1,5 @@
-"""The plan drawn over the nodes: a lane a node, columns by depth, sub-deadlines on operators, loads at the lane and on crossing streams."""
+"""The plan drawn over the nodes: a lane a node, columns by depth, sub-deadlines on operators, loads at the lane and on
+crossing streams."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ def draw_placement(problem: Problem, placed: Placement, labels: Mapping[str, str
     cells = _cells(problem, placed)
     column = _columns(problem)
     placed_rows = _rows(cells, column)
-    rows = {n.name: max((row + 1 for (lane, _), row in placed_rows.items() if lane == n.name), default=1) for n in problem.nodes}
+    rows = {
+        n.name: max((row + 1 for (lane, _), row in placed_rows.items() if lane == n.name), default=1)
+        for n in problem.nodes
+    }
     width = (max(column.values()) + 1) * (_WIDE + _GAP_X) + 2.6
     base, top = dict[str, float](), 0.0
     for n in problem.nodes:
@@ -34,7 +38,9 @@ def draw_placement(problem: Problem, placed: Placement, labels: Mapping[str, str
     axes.set_xlim(-2.5, width - 2.4)
     axes.set_ylim(top + 0.05, -0.05)
     axes.axis("off")
-    figure.suptitle(verdict(problem, placed), fontsize=10, x=0.015, ha="left", color="black" if placed.holds else "#b00020")
+    figure.suptitle(
+        verdict(problem, placed), fontsize=10, x=0.015, ha="left", color="black" if placed.holds else "#b00020"
+    )
     for i, n in enumerate(problem.nodes):
         _lane(axes, problem, placed, n.name, base[n.name], rows[n.name], width, _LANES[i % len(_LANES)])
     places = {}
@@ -79,7 +85,9 @@ def _origin(problem: Problem, stream: str) -> str:
     return f"stream {stream}" if maker is None else f"op {maker}"
 
 
-def _lane(axes: Any, problem: Problem, placed: Placement, node: str, y: float, rows: int, width: float, colour: str) -> None:
+def _lane(
+    axes: Any, problem: Problem, placed: Placement, node: str, y: float, rows: int, width: float, colour: str
+) -> None:
     high = rows * (_HIGH + _GAP_Y) + 0.45
     axes.add_patch(Rectangle((-2.45, y), width, high, facecolor=colour, edgecolor="#bbbbbb", linewidth=0.8, zorder=0))
     load = placed.node_loads[node]
@@ -89,7 +97,9 @@ def _lane(axes: Any, problem: Problem, placed: Placement, node: str, y: float, r
     axes.text(-2.3, y + 0.5, text, fontsize=8.5, va="top", color="#333333")
 
 
-def _box(axes: Any, problem: Problem, placed: Placement, labels: Mapping[str, str], name: str, x: float, y: float) -> None:
+def _box(
+    axes: Any, problem: Problem, placed: Placement, labels: Mapping[str, str], name: str, x: float, y: float
+) -> None:
     kind, _, own = name.partition(" ")
     if kind == "op":
         first, second, colour = labels.get(own, own), f"{own}  {time_text(placed.operator_us[own])}", "white"
@@ -98,7 +108,13 @@ def _box(axes: Any, problem: Problem, placed: Placement, labels: Mapping[str, st
     else:
         first, second, colour = own, traffic_text(problem, problem.traffic[own]), "#dbe9ff"
     box = FancyBboxPatch(
-        (x, y), _WIDE, _HIGH, boxstyle="round,pad=0.02,rounding_size=0.08", facecolor=colour, edgecolor="#555555", zorder=3
+        (x, y),
+        _WIDE,
+        _HIGH,
+        boxstyle="round,pad=0.02,rounding_size=0.08",
+        facecolor=colour,
+        edgecolor="#555555",
+        zorder=3,
     )
     axes.add_patch(box)
     axes.text(x + _WIDE / 2, y + 0.2, _short(first), fontsize=8, ha="center", va="center", zorder=4)

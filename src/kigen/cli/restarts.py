@@ -1,7 +1,7 @@
 """When a node that died is started again: after 1, 2, 4 ... 60 seconds; and when that is given up.
 
-Invariant: a node that has worked is never given up, however often it dies; one that did not come to work in so many starts in a row will
-not the next time, either. Pure: whoever calls says what time it is.
+Invariant: a node that has worked is never given up, however often it dies; one that did not come to work in so many
+starts in a row will not the next time, either. Pure: whoever calls says what time it is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-from kigen.connectors.base import InputError, LiveSource, Position, Range, Rows, Source
-from kigen.connectors.opening import SINKS, SOURCES, open_sink, open_source
 from kigen.connectors.options import OptionError
-from kigen.connectors.sinks import Sink
+from kigen.connectors.registry import SINKS, SOURCES, open_sink, open_source
+from kigen.connectors.sink_base import Sink
+from kigen.connectors.source_base import InputError, LiveSource, Position, Range, Rows, Source
 
 __all__ = [
     "SINKS",

@@ -1,7 +1,7 @@
 """`AHEAD n SECONDS`: a row that is dated too far in the future is a bad row, since it would make all later rows late.
 
-Too far is told by recorded values only, so that a replay decides the same: in a file, from when the first run on the checkpoint began (its
-offsets say); in a live stream, from when the row arrived. Cost: one comparison a row.
+Too far is told by recorded values only, so that a replay decides the same: in a file, from when the first run on the
+checkpoint began (its offsets say); in a live stream, from when the row arrived. Cost: one comparison a row.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kigen.connectors.bad_rows import KEPT, shown
-from kigen.connectors.base import InputError, LiveSource, Rows, Source
-from kigen.plan.nodes import LINK, Stream
+from kigen.connectors.source_base import InputError, LiveSource, Rows, Source
+from kigen.plan.logical import LINK, Stream
 
 LIVE_US = 3_600_000_000  # of a live stream that does not say
 _NONE = np.empty(0, np.int64)
@@ -54,8 +54,14 @@ NO_LIMIT = Ahead()
 
 
 def without_far(rows: Rows, stream: Stream, source: Source) -> Rows:
-    """Rows of a live stream without those that are dated too far ahead of their arrival; raises InputError unless bad rows are skipped."""
-    if stream.timestamp is None or stream.source.name == LINK or not isinstance(source, LiveSource) or rows.arrivals_us is None:
+    """Rows of a live stream without those that are dated too far ahead of their arrival; raises InputError unless bad
+    rows are skipped."""
+    if (
+        stream.timestamp is None
+        or stream.source.name == LINK
+        or not isinstance(source, LiveSource)
+        or rows.arrivals_us is None
+    ):
         return rows
     ahead_us = LIVE_US if stream.ahead_us is None else stream.ahead_us
     times = np.asarray(rows.table.column("_ts"), np.int64)
@@ -72,7 +78,9 @@ def without_far(rows: Rows, stream: Stream, source: Source) -> Rows:
         raise InputError(f"{messages[0]}; write ON ERROR SKIP to leave such rows out, or a larger AHEAD")
     errors = [*rows.errors, *messages][:KEPT]
     kept = rows.table.filter(pa.array(~far))
-    return replace(rows, table=kept, arrivals_us=rows.arrivals_us[~far], skipped=rows.skipped + int(far.sum()), errors=errors)
+    return replace(
+        rows, table=kept, arrivals_us=rows.arrivals_us[~far], skipped=rows.skipped + int(far.sum()), errors=errors
+    )
 
 
 def _iso(us: int) -> str:

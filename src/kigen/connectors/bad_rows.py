@@ -1,6 +1,7 @@
 """Rows that cannot be read: collected while a range is parsed, then either the end of the run or skipped and counted.
 
-Invariant: which rows are bad, and what is said of each, depends on the row alone, never on how the input was cut into ranges.
+Invariant: which rows are bad, and what is said of each, depends on the row alone, never on how the input was cut into
+ranges.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from kigen.connectors.base import InputError
+from kigen.connectors.source_base import InputError
 from kigen.plan.types import Type
 
 KEPT = 5  # skipped rows of a range that are kept as text
@@ -39,7 +40,8 @@ def null_timestamp(text: str = "no value") -> str:
 
 @dataclass
 class BadRows:
-    """One range's bad rows, by row number in the range; of several faults in a row the one of the leftmost column counts."""
+    """One range's bad rows, by row number in the range; of several faults in a row the one of the leftmost column
+    counts."""
 
     file: str
     skip: bool
@@ -62,7 +64,9 @@ class BadRows:
     def settle(self) -> tuple[int, list[str]]:
         """Raise for the first bad row, or under ON ERROR SKIP give the count and the first few as text."""
         faults = [self._faults[row] for row in sorted(self._faults)]
-        errors = [InputError(message, self.file, line, name) for line, _, name, message in faults[: KEPT if self.skip else 1]]
+        errors = [
+            InputError(message, self.file, line, name) for line, _, name, message in faults[: KEPT if self.skip else 1]
+        ]
         if errors and not self.skip:
             raise errors[0]
         return len(faults), [str(error) for error in errors]

@@ -1,7 +1,7 @@
 """Text to the five types, exactly as the fast csv path reads them, finding each value that does not fit.
 
-Invariant: `convert` accepts and gives what pyarrow.csv would with `csv_type`; NULL stays NULL. Cost: one cast if all fits, else
-about 2 log n casts a misfit.
+Invariant: `convert` accepts and gives what pyarrow.csv would with `csv_type`; NULL stays NULL. Cost: one cast if all
+fits, else about 2 log n casts a misfit.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def with_ts(columns: list[pa.ChunkedArray], schema: Schema, timestamp: int) -> p
 
 
 def in_range(times: pa.Array) -> pa.Array:
-    """The timestamps as they are. Raises ArrowInvalid if one lies before the year 1 or after 9999: it could not be written, and the end of
-    its lifetime might not even be a number."""
+    """The timestamps as they are. Raises ArrowInvalid if one lies before the year 1 or after 9999: it could not be
+    written, and the end of its lifetime might not even be a number."""
     found = pc.min_max(times.view(pa.int64())).as_py()
     if found["min"] is not None and (found["min"] < FIRST_US or found["max"] > LAST_US):
         raise pa.ArrowInvalid("a time before the year 1 or after 9999")
@@ -70,7 +70,8 @@ def are_in_range(columns: Iterable[pa.ChunkedArray]) -> bool:
 
 
 def convert(texts: pa.Array, type_: Type) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """Values of the type, in the order of `texts` (binary), and the positions that do not fit (NULL among the values)."""
+    """Values of the type, in the order of `texts` (binary), and the positions that do not fit (NULL among the
+    values)."""
     if not len(texts):
         return pa.array([], type_.arrow), np.empty(0, np.int64)
     try:

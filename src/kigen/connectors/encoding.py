@@ -1,7 +1,9 @@
-"""Results made ready in a worker: an `Encoder` turns tables into a finished file, which the sink then takes over as it is.
+"""Results made ready in a worker: an `Encoder` turns tables into a finished file, which the sink then takes over as it
+is.
 
-Invariant: what a sink makes of an adopted file is what it would have made of the tables. An encoder is small, knows nothing of how far
-the output reaches, and travels by pickle; a file is whole when `finish` returns. Cost: encoding is off the driver, beside the kernel.
+Invariant: what a sink makes of an adopted file is what it would have made of the tables. An encoder is small, knows
+nothing of how far the output reaches, and travels by pickle; a file is whole when `finish` returns. Cost: encoding is
+off the driver, beside the kernel.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Connector options as an app file writes them: checked names, durations, numbers.
 
-Invariant: whatever is wrong with an option is said by an `OptionError` while the connector is being opened, before any data is
-touched.
+Invariant: whatever is wrong with an option is said by an `OptionError` while the connector is being opened, before any
+data is touched.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import difflib
 import re
 from typing import Any
 
-from kigen.connectors.base import InputError
-from kigen.plan.nodes import Connector
+from kigen.connectors.source_base import InputError
+from kigen.plan.logical import Connector
 
 _UNIT_US = {
     "us": 1, "microsecond": 1, "microseconds": 1,
@@ -73,5 +73,7 @@ def whole(owner: str, key: str, value: Any, least: int = 0) -> int:
 def path_of(owner: str, connector: Connector) -> str:
     path = connector.option("path")
     if not isinstance(path, str) or not path:
-        raise OptionError(f"{owner}: connector '{connector.name}' needs a path: write {connector.name} (path = '...')", "path")
+        raise OptionError(
+            f"{owner}: connector '{connector.name}' needs a path: write {connector.name} (path = '...')", "path"
+        )
     return path

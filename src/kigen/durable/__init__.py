@@ -1,4 +1,5 @@
-"""How bytes reach the disk: the one layer through which everything is written that must outlive a crash or a power cut."""
+"""How bytes reach the disk: the one layer through which everything is written that must outlive a crash or a power
+cut."""
 
 from kigen.durable.disk import Disk, disk, standing_in
 from kigen.durable.errors import DamagedFile

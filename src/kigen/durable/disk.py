@@ -1,7 +1,7 @@
 """The system calls that change files, in one class, so that a test can stand in for the disk and cut its power.
 
-Invariant: whatever Kigen must find again after a power cut is written, renamed, removed and synced through `disk()`; nothing else of the
-product changes those files. Cost: one method call more per system call.
+Invariant: whatever Kigen must find again after a power cut is written, renamed, removed and synced through `disk()`;
+nothing else of the product changes those files. Cost: one method call more per system call.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 
 class DamagedFile(ValueError):
-    """A file of a checkpoint is torn, missing, or does not fit the others: exit code 1. Survives pickling through Spark."""
+    """A file of a checkpoint is torn, missing, or does not fit the others: exit code 1. Survives pickling through
+    Spark."""
 
     def __init__(self, file: str, found: str, todo: str) -> None:
         super().__init__(file, found, todo)

@@ -1,7 +1,7 @@
 """Files written so that a power cut leaves them whole or absent: write, sync, rename, sync the directory.
 
-Invariant: with `sync`, when a function returns, what it did is on the disk, names included; without it, a kill of the process loses nothing
-and a power cut may. Either way no reader ever sees half a file that came by `replace` or `move`.
+Invariant: with `sync`, when a function returns, what it did is on the disk, names included; without it, a kill of the
+process loses nothing and a power cut may. Either way no reader ever sees half a file that came by `replace` or `move`.
 Cost: with `sync`, one sync for the bytes and one for the name.
 """
 
@@ -61,7 +61,8 @@ class WrittenFile(io.RawIOBase):
 
 
 def replace(path: Path, data: bytes, sync: bool = False) -> None:
-    """Writes a file so that it is there whole or not at all. What goes wrong on the way leaves the old one, and nothing beside it."""
+    """Writes a file so that it is there whole or not at all. What goes wrong on the way leaves the old one, and nothing
+    beside it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:
         with WrittenFile(temporary) as file:
@@ -77,7 +78,8 @@ def replace(path: Path, data: bytes, sync: bool = False) -> None:
 
 
 def move(source: str | Path, target: str | Path, sync: bool = True) -> None:
-    """Renames a file that is synced already; onto another file system by a copy. The name is durable after `sync_directory` only."""
+    """Renames a file that is synced already; onto another file system by a copy. The name is durable after
+    `sync_directory` only."""
     try:
         disk().rename(source, target)
     except OSError as error:

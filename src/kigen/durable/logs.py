@@ -1,7 +1,8 @@
 """Log files that other processes write: for their owner's eyes only, and never longer than twice a limit.
 
-Invariant: a log and the one before it (`.1`) are all there is. Writers hold the file open in append mode and need not be told when it is
-rotated: it is copied and emptied (lines written in between are lost). Cost: a look at the size; a copy per 50 MB.
+Invariant: a log and the one before it (`.1`) are all there is. Writers hold the file open in append mode and need not
+be told when it is rotated: it is copied and emptied (lines written in between are lost). Cost: a look at the size; a
+copy per 50 MB.
 """
 
 from __future__ import annotations

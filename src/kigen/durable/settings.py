@@ -1,4 +1,5 @@
-"""What a run or a node promises to keep: everything it acknowledged, after a power cut or after the death of its process only."""
+"""What a run or a node promises to keep: everything it acknowledged, after a power cut or after the death of its
+process only."""
 
 from __future__ import annotations
 
@@ -10,5 +11,8 @@ DURABILITIES = (POWER, PROCESS)
 def durability_of(text: str) -> str:
     """The setting, or ValueError with what to write."""
     if text not in DURABILITIES:
-        raise ValueError(f"no durability '{text}': write power (nothing is lost to a power cut) or process (nothing is lost to a kill)")
+        raise ValueError(
+            f"no durability '{text}': write power (nothing is lost to a power cut) or process (nothing is lost to a "
+            "kill)"
+        )
     return text

@@ -1,7 +1,7 @@
+from kigen.engine.checkpoint.fingerprint import CheckpointMismatch
+from kigen.engine.checkpoint.owner import CheckpointInUse
 from kigen.engine.engine import Engine
-from kigen.engine.fingerprint import CheckpointMismatch
 from kigen.engine.options import LIFETIMES, ArgumentError, RunOptions
-from kigen.engine.owner import CheckpointInUse
 from kigen.engine.result import Progress, RunResult
 from kigen.engine.run import Run, RunFailed, SparkDied
 

@@ -10,8 +10,8 @@ from kigen.engine.options import RunOptions
 from kigen.engine.result import RunResult
 from kigen.engine.run import Run
 from kigen.plan import load_app
-from kigen.plan.nodes import App
-from kigen.spark.session import start_session
+from kigen.plan.logical import App
+from kigen.spark.session.start import start_session
 
 
 class Engine:
@@ -32,7 +32,8 @@ class Engine:
         return self._spark
 
     def start(self, app: str | Path | App, **options: Any) -> Run:
-        """Start a run and return at once. `options` are those of RunOptions: drain, output, checkpoint, lifetime, policy, duration_s ..."""
+        """Start a run and return at once. `options` are those of RunOptions: drain, output, checkpoint, lifetime,
+        policy, duration_s ..."""
         run = self.prepare(app, **options)
         try:
             run.begin(self.spark)

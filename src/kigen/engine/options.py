@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from kigen.durable import POWER, durability_of
 from kigen.schedule import DEFAULT_POLICY, Settings, read_policy
-from kigen.spark.memory import DEFAULT, SizeError, limit_bytes
 from kigen.spark.spec import BATCH_ROWS, INLINE_BYTES
+from kigen.spark.watch.memory import DEFAULT, SizeError, limit_bytes
 
 LIFETIMES = ("dt", "nt")
 
@@ -50,7 +50,9 @@ class RunOptions:
         except SizeError as error:
             raise ArgumentError(str(error)) from error
         if self.checkpoint is not None and "://" in self.checkpoint:
-            raise ArgumentError(f"the checkpoint must be a directory that all of Spark's machines share, not '{self.checkpoint}'")
+            raise ArgumentError(
+                f"the checkpoint must be a directory that all of Spark's machines share, not '{self.checkpoint}'"
+            )
         if self.duration_s is not None and self.duration_s <= 0:
             raise ArgumentError(f"duration must be above 0, not {self.duration_s}")
         if self.partitions is not None and self.partitions < 1:

@@ -1,8 +1,8 @@
 """The command's eye on a run's workers: how far they are, what they use, and which of them died.
 
-Workers end their own step at the limit (kigen.spark.watching), but only between operators. This process looks from outside every 50 ms,
-so that one operator that takes all memory at once is ended before the system kills somebody. Workers on other machines are not seen: then
-there is no progress within a batch, and each worker watches itself alone.
+Workers end their own step at the limit (kigen.spark.watch.step_watch), but only between operators. This process looks
+from outside every 50 ms, so that one operator that takes all memory at once is ended before the system kills somebody.
+Workers on other machines are not seen: then there is no progress within a batch, and each worker watches itself alone.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kigen.connectors import Source
-from kigen.spark import blame, deaths
-from kigen.spark.crumbs import IDLE, Crumb, Crumbs
-from kigen.spark.memory import MemoryLimitReached, available_bytes, limit_bytes, machine_bytes
-from kigen.spark.session import log_path
+from kigen.spark.session.start import log_path
+from kigen.spark.watch import memory_text, worker_deaths
+from kigen.spark.watch.memory import MemoryLimitReached, available_bytes, limit_bytes, machine_bytes
+from kigen.spark.watch.worker_files import IDLE, Crumb, Crumbs
 
 _LOOK_S = 0.05
 _TELL_AFTER_S = 0.5
@@ -46,12 +46,13 @@ class Overseer:
         self._look_at = self._beyond_since = self._above_since = 0.0
         self._told = 0  # steps
         self._machine = machine_bytes()
-        self._kills = deaths.kills_for_memory()
+        self._kills = worker_deaths.kills_for_memory()
         self.used = 0  # bytes, of all workers here
         self.verdict: MemoryLimitReached | None = None
 
     def look(self) -> None:
-        """Tells who holds what from 80 % of the limit on; beyond it, ends the worker that uses most and leaves a verdict."""
+        """Tells who holds what from 80 % of the limit on; beyond it, ends the worker that uses most and leaves a
+        verdict."""
         now = time.monotonic()
         if now < self._look_at or self.verdict is not None:
             return
@@ -63,11 +64,19 @@ class Overseer:
             self._above_since = now
         elif now - self._above_since >= _TELL_AFTER_S:  # no peak that is over at once
             self._told = steps
-            self._tell(blame.warning(self.used, self._limit, [held for crumb in self._crumbs.all() if crumb.alive for held in crumb.held]))
+            self._tell(
+                memory_text.warning(
+                    self.used, self._limit, [held for crumb in self._crumbs.all() if crumb.alive for held in crumb.held]
+                )
+            )
         if self.used < self._limit:
             self._beyond_since = now
         short = self.used > self._machine / 4 and available_bytes() < _LEAST_AVAILABLE * self._machine
-        if short or self.used > self._limit + max(_BEYOND * self._limit, _BEYOND_BYTES) or now - self._beyond_since > _PATIENCE_S:
+        if (
+            short
+            or self.used > self._limit + max(_BEYOND * self._limit, _BEYOND_BYTES)
+            or now - self._beyond_since > _PATIENCE_S
+        ):
             self._end(workers, short)
 
     def _end(self, workers: dict[int, int], short: bool) -> None:
@@ -75,7 +84,7 @@ class Overseer:
         pid = max(workers, key=lambda p: workers[p])
         at = next((crumb for crumb in crumbs if crumb.pid == pid and crumb.phase != IDLE), None)
         held = [held for crumb in crumbs for held in crumb.held]
-        text = blame.limit_reached(self.used, self._limit, held, None if at is None else at.doing)
+        text = memory_text.limit_reached(self.used, self._limit, held, None if at is None else at.doing)
         self.verdict = MemoryLimitReached(f"the machine has next to no memory left; {text}" if short else text)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)  # it does not come to look by itself
@@ -96,21 +105,21 @@ class Overseer:
 
     def death(self, failure: str) -> str | None:
         """One sentence on the worker that died, if Spark's words are of one."""
-        if not deaths.of_a_worker(failure):
+        if not worker_deaths.of_a_worker(failure):
             return None
-        return deaths.died(self._crumbs.all(), log_path(), self._limit, self.killed_for_memory)
+        return worker_deaths.died(self._crumbs.all(), log_path(), self._limit, self.killed_for_memory)
 
     @property
     def killed_for_memory(self) -> bool:
         """Whether the system has killed for want of memory since the run began."""
-        return deaths.kills_for_memory() > self._kills
+        return worker_deaths.kills_for_memory() > self._kills
 
 
 def _doing(crumb: Crumb) -> str:
     if crumb.phase == IDLE:
         return "writing results"
     doing, queries = crumb.doing
-    return f"{blame.names_of(queries)}: {doing}"
+    return f"{memory_text.names_of(queries)}: {doing}"
 
 
 def fraction_of(sources: Mapping[str, Source], positions: Mapping[str, Any]) -> float | None:

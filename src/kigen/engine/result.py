@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from kigen.engine.options import RunOptions
-from kigen.plan.nodes import App
-from kigen.spark.metrics import Metrics
-from kigen.spark.results import results_frame
+from kigen.plan.logical import App
+from kigen.spark.sink.metrics import Metrics
+from kigen.spark.sink.results import results_frame
 
 Report = dict[str, Any]
 
@@ -20,7 +20,9 @@ Report = dict[str, Any]
 class QueryProgress:
     arrived: int
     out: int
-    waiting: int | None  # tuples in its task's queue, when the last batch was admitted; None if nothing is queued for it
+    waiting: (
+        int | None
+    )  # tuples in its task's queue, when the last batch was admitted; None if nothing is queued for it
     p95_ms: float | None
     deadline_ms: float | None
     sdmr: float
@@ -54,15 +56,19 @@ def report_of(app: App, options: RunOptions, metrics: Metrics, wall_s: float, po
 
 
 class RunResult:
-    """Results live in a temporary directory, deleted with this object, unless the run had a checkpoint to keep them in."""
+    """Results live in a temporary directory, deleted with this object, unless the run had a checkpoint to keep them
+    in."""
 
-    def __init__(self, app: App, report: Report, finished: bool, results: Path | None, spark: Any, scratch: Path) -> None:
+    def __init__(
+        self, app: App, report: Report, finished: bool, results: Path | None, spark: Any, scratch: Path
+    ) -> None:
         self.report, self.finished = report, finished
         self._app, self._results, self._spark = app, results, spark
         self._finalizer = weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
 
     def dataframe(self, query: str) -> Any:
-        """The query's result lines as a Spark DataFrame: its columns, then `_from` and `_to`, or `_at`, as timestamps."""
+        """The query's result lines as a Spark DataFrame: its columns, then `_from` and `_to`, or `_at`, as
+        timestamps."""
         found = next((q for q in self._app.queries if q.name == query), None)
         if found is None:
             raise KeyError(f"no query '{query}': there is {', '.join(q.name for q in self._app.queries)}")

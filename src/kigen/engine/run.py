@@ -18,25 +18,25 @@ from typing import Any
 
 from kigen.connectors import InputError, Sink, open_sink
 from kigen.durable import DamagedFile, make_directories, rotate_log, slow_disk
-from kigen.engine.fingerprint import check_or_write, fingerprint
-from kigen.engine.key_secret import key_secret
+from kigen.engine.checkpoint.fingerprint import check_or_write, fingerprint
+from kigen.engine.checkpoint.key_secret import key_secret
+from kigen.engine.checkpoint.owner import Owner
 from kigen.engine.options import ArgumentError, RunOptions
 from kigen.engine.overseer import Overseer, fraction_of
-from kigen.engine.owner import Owner
 from kigen.engine.result import Progress, QueryProgress, RunResult, report_of
 from kigen.lifetimes import EvaluationError
-from kigen.links import LinkError
-from kigen.plan.nodes import App, Connector, Query
+from kigen.plan.logical import App, Connector, Query
 from kigen.plan.paths import conflicts
-from kigen.spark import deaths
-from kigen.spark.letting_go import sink_of_shed
-from kigen.spark.link_source import Access
-from kigen.spark.memory import MemoryLimitReached
+from kigen.queue import LinkError
+from kigen.spark.links.link_source import Access
+from kigen.spark.operator.dropped_tuples import sink_of_shed
 from kigen.spark.pipeline import Pipeline, warm_up, was_killed
-from kigen.spark.results import results_sink
-from kigen.spark.session import gist, jvm_pid, log_path, sync_files
-from kigen.spark.sink import BatchSink, Outputs
+from kigen.spark.session.start import gist, jvm_pid, log_path, sync_files
+from kigen.spark.sink.batch_sink import BatchSink, Outputs
+from kigen.spark.sink.results import results_sink
 from kigen.spark.spec import RunSpec, rows_within, sliced_tasks
+from kigen.spark.watch import worker_deaths
+from kigen.spark.watch.memory import MemoryLimitReached
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.02
@@ -49,12 +49,14 @@ class RunFailed(RuntimeError):
 
 
 class SparkDied(RunFailed):
-    """Spark's JVM or one of its Python workers was killed: nothing is wrong with the run, and started again it goes on."""
+    """Spark's JVM or one of its Python workers was killed: nothing is wrong with the run, and started again it goes
+    on."""
 
 
 @dataclass(frozen=True)
 class Links:
-    """What ties a run to other nodes: where received streams are read, where sent ones go, who hears what a replay may still ask for."""
+    """What ties a run to other nodes: where received streams are read, where sent ones go, who hears what a replay may
+    still ask for."""
 
     access: Access
     sinks: dict[str, Sink]
@@ -75,7 +77,9 @@ def warm(spark: Any, app: App, options: RunOptions, access: Access) -> None:
             warm_up(spark, _spec(app, options, Path(scratch), Path(scratch), access))
         except Exception as error:
             if was_killed(error):
-                raise SparkDied(f"Spark was killed while it started: {gist(error)} (Spark's log: {log_path()})") from error
+                raise SparkDied(
+                    f"Spark was killed while it started: {gist(error)} (Spark's log: {log_path()})"
+                ) from error
             raise RunFailed(f"Spark did not start: {gist(error)} (Spark's log: {log_path()})") from error
 
 
@@ -95,12 +99,14 @@ def _spec(app: App, options: RunOptions, checkpoint: Path, scratch: Path, access
         memory=str(options.memory),
         runtime=options.runtime,
         links=access,
-        syncs=options.syncs and options.checkpoint is not None,  # nothing goes on from a checkpoint that is deleted in the end
+        syncs=options.syncs
+        and options.checkpoint is not None,  # nothing goes on from a checkpoint that is deleted in the end
     )
 
 
 class Run:
-    """Made by `Engine.start`. Preparing needs no Spark: wrong inputs are found first, and a finished checkpoint is left as it is."""
+    """Made by `Engine.start`. Preparing needs no Spark: wrong inputs are found first, and a finished checkpoint is left
+    as it is."""
 
     def __init__(self, app: App, options: RunOptions, links: Links | None = None) -> None:
         self.app, self.options, self._links = app, options, links
@@ -153,7 +159,9 @@ class Run:
             mine = outputs.setdefault(query.name, [])
             if output is not None and not query.sent:
                 csv = Connector("csv", (("path", f"{query.name}.csv"),))
-                mine.append((f"{query.name} output", open_sink(csv, query.schema, query.root.is_stream, output, query.name)))
+                mine.append(
+                    (f"{query.name} output", open_sink(csv, query.schema, query.root.is_stream, output, query.name))
+                )
             if query.sent:
                 assert self._links is not None, f"{query.name} goes to another node"
                 mine.append((f"{query.name} into", self._links.sinks[query.name]))
@@ -181,7 +189,8 @@ class Run:
         return self._sink.finished
 
     def begin(self, spark: Any, ready: Callable[[], None] | None = None, warmed: bool = False) -> None:
-        """`ready` is called when Spark is warm (`warmed`: it is already) and only the streams are missing; it may wait for others."""
+        """`ready` is called when Spark is warm (`warmed`: it is already) and only the streams are missing; it may wait
+        for others."""
         self._spark = spark
         if self.finished:
             return
@@ -198,7 +207,9 @@ class Run:
             self._pipeline = Pipeline(spark, self._spec, self._sink)
         except Exception as error:
             if was_killed(error):
-                raise SparkDied(f"Spark was killed while it started: {gist(error)} (Spark's log: {log_path()})") from error
+                raise SparkDied(
+                    f"Spark was killed while it started: {gist(error)} (Spark's log: {log_path()})"
+                ) from error
             raise RunFailed(f"Spark did not start the run: {gist(error)} (Spark's log: {log_path()})") from error
 
     @property
@@ -252,7 +263,9 @@ class Run:
         finally:
             self._owner.release()
         wall_us = self._sink.metrics.wall_us if self._pipeline is None else self._sink.wall_us
-        report = report_of(self.app, self.options, self._sink.metrics, wall_us / 1e6, self._sink.scratch.policy_report())
+        report = report_of(
+            self.app, self.options, self._sink.metrics, wall_us / 1e6, self._sink.scratch.policy_report()
+        )
         kept = self._results if self.options.keep_results else None
         self._result = RunResult(self.app, report, self.finished, kept, self._spark, self._scratch)
         return self._result
@@ -274,9 +287,9 @@ class Run:
     def _death(self, failure: str) -> str | None:
         """Which process of Spark's died, and why, in one sentence."""
         if self._pipeline is not None and self._pipeline.lost:
-            return deaths.java_died(log_path(), self._overseer.killed_for_memory)
+            return worker_deaths.java_died(log_path(), self._overseer.killed_for_memory)
         named = self._overseer.death(failure)
-        if named is None and deaths.of_a_worker(failure):
+        if named is None and worker_deaths.of_a_worker(failure):
             return f"a Python worker of Spark's ended unexpectedly: {gist(failure)} (Spark's log: {log_path()})"
         return named
 
@@ -295,7 +308,9 @@ class Run:
         with self._sink.lock:
             queries = {q.name: self._of_query(q, waiting[q.name]) for q in self.app.queries}
         overloaded = bool(told.get("overload"))
-        known = Progress(fraction, self._sink.metrics.batches, queries, live, self._spec.policy, told.get("k"), overloaded)
+        known = Progress(
+            fraction, self._sink.metrics.batches, queries, live, self._spec.policy, told.get("k"), overloaded
+        )
         if within is not None:
             known = replace(known, doing=within.doing, read=within.read, reached_us=within.reached_us)
         elif self._pipeline is not None and not known.batches:
@@ -305,11 +320,14 @@ class Run:
     def _of_query(self, query: Query, waiting: int | None) -> QueryProgress:
         mine = self._sink.metrics.queries[query.name]
         report = mine.report(query.deadline_us)
-        return QueryProgress(mine.arrived, mine.out, waiting, report["latency_ms"]["p95"], report["deadline_ms"], report["sdmr"])
+        return QueryProgress(
+            mine.arrived, mine.out, waiting, report["latency_ms"]["p95"], report["deadline_ms"], report["sdmr"]
+        )
 
     @property
     def commits(self) -> list[tuple[float, int]]:
-        """Of each batch that is durable: when (monotonic seconds), and how many tuples had been worked on by then. For measurements."""
+        """Of each batch that is durable: when (monotonic seconds), and how many tuples had been worked on by then. For
+        measurements."""
         return list(self._sink.commits)
 
     @property

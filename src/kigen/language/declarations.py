@@ -1,4 +1,5 @@
-"""What an app file declares, as parsed: names are unresolved text, queries are sqlglot trees, everything carries its place."""
+"""What an app file declares, as parsed: names are unresolved text, queries are sqlglot trees, everything carries its
+place."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ class StreamDecl:
 
 @dataclass(frozen=True)
 class WindowDecl:
-    """`kind` is RANGE, ROWS, PARTITION, NOW or UNBOUNDED; `size` microseconds or rows. Held in `meta["window"]` of a table."""
+    """`kind` is RANGE, ROWS, PARTITION, NOW or UNBOUNDED; `size` microseconds or rows. Held in `meta["window"]` of a
+    table."""
 
     kind: str
     span: Span

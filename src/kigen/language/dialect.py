@@ -1,7 +1,7 @@
 """CQL's dialect: DuckDB's as sqlglot has it, plus windows after a table name, plus the place of every expression.
 
-Invariant: an expression node that the parser returned from any precedence level has `meta["span"]`, and a windowed table has
-`meta["window"]`. Parsing costs a little more than sqlglot's own; app files are small.
+Invariant: an expression node that the parser returned from any precedence level has `meta["span"]`, and a windowed
+table has `meta["window"]`. Parsing costs a little more than sqlglot's own; app files are small.
 """
 
 from __future__ import annotations
@@ -18,14 +18,24 @@ from sqlglot.tokenizer_core import Token, TokenType
 from kigen.language.declarations import Name, WindowDecl
 from kigen.language.source import Span
 
-UNITS_US: dict[str, int] = {"MICROSECOND": 1, "MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000}
-WINDOW_HINT = "write [RANGE n SECONDS], [RANGE n SECONDS SLIDE m SECONDS], [ROWS n], [PARTITION BY c ROWS n], [NOW] or [UNBOUNDED]"
+UNITS_US: dict[str, int] = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+}
+WINDOW_HINT = (
+    "write [RANGE n SECONDS], [RANGE n SECONDS SLIDE m SECONDS], [ROWS n], [PARTITION BY c ROWS n], [NOW] "
+    "or [UNBOUNDED]"
+)
 
 _N = TypeVar("_N")
 
 
 class CqlSyntaxError(ParseError):
-    """Raised inside the parser; `parse` turns it into a CqlError. A ParseError, so that sqlglot's attempts can still fail silently."""
+    """Raised inside the parser; `parse` turns it into a CqlError. A ParseError, so that sqlglot's attempts can still
+    fail silently."""
 
     def __init__(self, message: str, span: Span, hint: str | None = None) -> None:
         super().__init__(message, errors=[{}])  # sqlglot writes into the first
@@ -65,11 +75,17 @@ class CqlBaseParser(DuckDBParser):
         if message.startswith("Expecting "):
             wanted = message.removeprefix("Expecting ")
             raise self.fail(
-                f"expected {wanted}, found {self.found()}", span, f"write {wanted} before it, or look for what was opened and not closed"
+                f"expected {wanted}, found {self.found()}",
+                span,
+                f"write {wanted} before it, or look for what was opened and not closed",
             )
         if message.startswith("Expected table name"):
-            raise self.fail(f"expected the name of a stream or query, found {self.found()}", span, "write FROM stream [window]")
-        raise self.fail(f"syntax error at {self.found()}", span, "something is missing before it, or it does not belong there")
+            raise self.fail(
+                f"expected the name of a stream or query, found {self.found()}", span, "write FROM stream [window]"
+            )
+        raise self.fail(
+            f"syntax error at {self.found()}", span, "something is missing before it, or it does not belong there"
+        )
 
     # --- places ---------------------------------------------------------------------------------------------------
 
@@ -127,7 +143,9 @@ class CqlBaseParser(DuckDBParser):
 
     # --- windows --------------------------------------------------------------------------------------------------
 
-    def _parse_table_parts(self, schema: bool = False, is_db_reference: bool = False, wildcard: bool = False, fast: bool = False) -> Any:
+    def _parse_table_parts(
+        self, schema: bool = False, is_db_reference: bool = False, wildcard: bool = False, fast: bool = False
+    ) -> Any:
         table = super()._parse_table_parts(schema, is_db_reference, wildcard, fast)
         if table is not None and not fast and self._curr.token_type == TokenType.L_BRACKET:
             table.meta["window"] = self.window()
@@ -135,7 +153,10 @@ class CqlBaseParser(DuckDBParser):
 
     def _parse_subquery(self, this: exp.Expr | None, parse_alias: bool = True) -> exp.Subquery | None:
         if self._curr.token_type == TokenType.L_BRACKET:
-            raise self.fail("a sub-query is a relation already and takes no window", hint="put the window behind the streams inside it")
+            raise self.fail(
+                "a sub-query is a relation already and takes no window",
+                hint="put the window behind the streams inside it",
+            )
         return super()._parse_subquery(this, parse_alias)
 
     def window(self) -> WindowDecl:
@@ -170,7 +191,9 @@ class CqlBaseParser(DuckDBParser):
             raise self.fail(f"expected a number for {what}, found {self.found()}", hint="write a number such as 10")
         span = (start[0], self._prev.end + 1)
         if negative:
-            raise self.fail(f"{what} must be positive, got {self.sql[span[0] : span[1]]}", span, f"write {self._prev.text}")
+            raise self.fail(
+                f"{what} must be positive, got {self.sql[span[0] : span[1]]}", span, f"write {self._prev.text}"
+            )
         text = self._prev.text.replace("_", "")
         try:
             return (float(text) if any(c in text for c in ".eE") else int(text)), span
@@ -182,7 +205,9 @@ class CqlBaseParser(DuckDBParser):
         if value != int(value) or value < 1:
             raise self.fail(f"{what} needs a whole number of at least 1, got {value}", span, "write 1 or more")
         if value > LARGEST_COUNT:
-            raise self.fail(f"{what} can be {LARGEST_COUNT:,} at most, got {value:,}", span, "write [UNBOUNDED] for all tuples")
+            raise self.fail(
+                f"{what} can be {LARGEST_COUNT:,} at most, got {value:,}", span, "write [UNBOUNDED] for all tuples"
+            )
         return int(value)
 
     def duration(self, what: str, zero: str | None = None, may_be_zero: bool = False) -> int:
@@ -191,17 +216,24 @@ class CqlBaseParser(DuckDBParser):
         unit = self._curr.text.upper() if self._curr else ""
         if unit.removesuffix("S") not in UNITS_US:
             raise self.fail(
-                f"{what} needs a unit, found {self.found()}", hint="write MICROSECONDS, MILLISECONDS, SECONDS, MINUTES or HOURS"
+                f"{what} needs a unit, found {self.found()}",
+                hint="write MICROSECONDS, MILLISECONDS, SECONDS, MINUTES or HOURS",
             )
         self._advance()
         us = value * UNITS_US[unit.removesuffix("S")]
         if us == 0 and not may_be_zero:
-            raise self.fail(f"{what} must be longer than 0", (span[0], self._prev.end + 1), zero or "write 1 SECONDS or more")
+            raise self.fail(
+                f"{what} must be longer than 0", (span[0], self._prev.end + 1), zero or "write 1 SECONDS or more"
+            )
         if us != int(us):
             whole = (span[0], self._prev.end + 1)
-            raise self.fail(f"{what} must be a whole number of microseconds, got {us}", whole, "write it in MICROSECONDS")
+            raise self.fail(
+                f"{what} must be a whole number of microseconds, got {us}", whole, "write it in MICROSECONDS"
+            )
         if us > LONGEST_US:
-            raise self.fail(f"{what} can be 3,000 years at most", (span[0], self._prev.end + 1), "write [UNBOUNDED] for all tuples")
+            raise self.fail(
+                f"{what} can be 3,000 years at most", (span[0], self._prev.end + 1), "write [UNBOUNDED] for all tuples"
+            )
         return int(us)
 
     def name(self, what: str) -> Name:
@@ -210,7 +242,11 @@ class CqlBaseParser(DuckDBParser):
         if token and token.token_type in self.NAME_TOKENS:
             self._advance()
             return Name(token.text, span)
-        raise self.fail(f"expected {what}, found {self.found()}", span, 'write a name; one that is also a keyword goes in "double quotes"')
+        raise self.fail(
+            f"expected {what}, found {self.found()}",
+            span,
+            'write a name; one that is also a keyword goes in "double quotes"',
+        )
 
     def names(self, what: str) -> list[Name]:
         found = [self.name(what)]

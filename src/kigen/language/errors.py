@@ -1,6 +1,7 @@
 """Errors of an app file: where, what was required, what to write instead.
 
-Invariant: a `CqlError` carries everything `render` shows as plain data, so it survives pickling and needs the file no more.
+Invariant: a `CqlError` carries everything `render` shows as plain data, so it survives pickling and needs the file no
+more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""From text to declarations: cuts the file at semicolons and parses each statement by itself, so that one error does not hide the next."""
+"""From text to declarations: cuts the file at semicolons and parses each statement by itself, so that one error does
+not hide the next."""
 
 from __future__ import annotations
 
@@ -42,20 +43,30 @@ def _statements(app: AppDecl, tokens: list[Token]) -> None:
             if not parser._curr:
                 return
             end = parser._prev.end
-            app.errors.append(app.source.error((end, end + 1), "expected ; at the end of the statement", "write ; before the next CREATE"))
+            app.errors.append(
+                app.source.error(
+                    (end, end + 1), "expected ; at the end of the statement", "write ; before the next CREATE"
+                )
+            )
         except CqlSyntaxError as error:
             app.errors.append(app.source.error(error.span, error.message, error.hint))
         except (ParseError, RecursionError, AttributeError, TypeError, ValueError, IndexError) as error:
             # sqlglot's grammar is wider than CQL's and stumbles over some halves of it; the place is where it stopped.
             app.errors.append(
-                app.source.error(parser.here(), f"syntax error at {parser.found()} ({type(error).__name__})", "look just before it")
+                app.source.error(
+                    parser.here(), f"syntax error at {parser.found()} ({type(error).__name__})", "look just before it"
+                )
             )
         tokens = _after_next_create(tokens, parser._index)
 
 
 def _after_next_create(tokens: list[Token], index: int) -> list[Token]:
     for i in range(max(index, 1), len(tokens)):
-        if tokens[i].text.upper() == "CREATE" and i + 1 < len(tokens) and tokens[i + 1].text.upper() in ("STREAM", "QUERY"):
+        if (
+            tokens[i].text.upper() == "CREATE"
+            and i + 1 < len(tokens)
+            and tokens[i + 1].text.upper() in ("STREAM", "QUERY")
+        ):
             return tokens[i:]
     return []
 
@@ -66,7 +77,9 @@ def _token_error(source: Source, error: TokenError) -> CqlError:
         place = _unclosed(text, opening)
         if place is not None:
             return source.error(
-                (place, place + len(opening)), f"this {name} is never closed", f"write {'*/' if name == 'comment' else opening} at its end"
+                (place, place + len(opening)),
+                f"this {name} is never closed",
+                f"write {'*/' if name == 'comment' else opening} at its end",
             )
     return source.error((0, 1), f"the file cannot be read as CQL: {error}")
 

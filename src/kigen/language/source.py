@@ -1,7 +1,7 @@
 """The text of an app file, and places in it.
 
-Invariant: a `Span` is a half-open pair of character offsets into `Source.text`; everything parsed carries one, so every error can
-underline its cause.
+Invariant: a `Span` is a half-open pair of character offsets into `Source.text`; everything parsed carries one, so every
+error can underline its cause.
 """
 
 from __future__ import annotations
@@ -64,7 +64,11 @@ class Source:
         for token in self.tokens_in(span):
             if previous is not None and token.start > previous.end + 1:
                 parts.append(" ")
-            parts.append(" ".join(self.text[token.start : token.end + 1].split()) if not _quoted(self, token) else self.raw(token))
+            parts.append(
+                " ".join(self.text[token.start : token.end + 1].split())
+                if not _quoted(self, token)
+                else self.raw(token)
+            )
             previous = token
         return "".join(parts)
 

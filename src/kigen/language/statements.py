@@ -1,6 +1,7 @@
 """The two statements of an app file: CREATE STREAM and CREATE QUERY.
 
-Invariant: a clause appears at most once; clauses come in any order; whatever is wrong raises CqlSyntaxError at the exact token.
+Invariant: a clause appears at most once; clauses come in any order; whatever is wrong raises CqlSyntaxError at the
+exact token.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ class CqlParser(CqlBaseParser):
         name = self.name("a column name")
         span = self.here()
         if not self._curr or self._curr.token_type in (TokenType.COMMA, TokenType.R_PAREN):
-            raise self.fail(f"column {name.text} needs a type", hint="write BOOLEAN, BIGINT, DOUBLE, STRING or TIMESTAMP")
+            raise self.fail(
+                f"column {name.text} needs a type", hint="write BOOLEAN, BIGINT, DOUBLE, STRING or TIMESTAMP"
+            )
         self._advance()
         return ColumnDecl(name, Name(self._prev.text, span))
 
@@ -83,12 +86,16 @@ class CqlParser(CqlBaseParser):
         if above <= 0:
             raise self.fail("SHED ABOVE must be more than 0", span, "write SHED ABOVE 100 PER SECOND")
         if not self._match_text_seq("PER", "SECOND"):
-            raise self.fail(f"expected PER SECOND, found {self.found()}", hint="write SHED ABOVE n PER SECOND [BY expression]")
+            raise self.fail(
+                f"expected PER SECOND, found {self.found()}", hint="write SHED ABOVE n PER SECOND [BY expression]"
+            )
         by = None
         if self._match_text_seq("BY"):
             by = self._parse_disjunction()
             if by is None:
-                raise self.fail(f"expected an expression after BY, found {self.found()}", hint="write BY column, or leave BY out")
+                raise self.fail(
+                    f"expected an expression after BY, found {self.found()}", hint="write BY column, or leave BY out"
+                )
         into = self._connector() if self._match(TokenType.INTO) else None
         return ShedDecl(float(above), by, into)
 
@@ -96,11 +103,17 @@ class CqlParser(CqlBaseParser):
 
     def _query(self) -> QueryDecl:
         name = self.name("the name of the query")
-        parsers: dict[str, tuple[str, Callable[[], Any]]] = {"DEADLINE": ("deadline", self._deadline), "COST": ("cost_us", self._cost)}
+        parsers: dict[str, tuple[str, Callable[[], Any]]] = {
+            "DEADLINE": ("deadline", self._deadline),
+            "COST": ("cost_us", self._cost),
+        }
         clauses = self._clauses(parsers, QUERY_CLAUSES, end="AS")
         deadline_us, firm = clauses.pop("deadline", (None, False))
         if not self._match_text_seq("AS"):
-            raise self.fail(f"expected AS and the query, found {self.found()}", hint="write CREATE QUERY name [DEADLINE d] AS SELECT ...")
+            raise self.fail(
+                f"expected AS and the query, found {self.found()}",
+                hint="write CREATE QUERY name [DEADLINE d] AS SELECT ...",
+            )
         stream_op = self._stream_op()
         if stream_op is not None:
             self._open(f"the query of {stream_op.kind}")
@@ -140,14 +153,18 @@ class CqlParser(CqlBaseParser):
 
     # --- shared ---------------------------------------------------------------------------------------------------
 
-    def _clauses(self, parsers: dict[str, tuple[str, Callable[[], Any]]], known: tuple[str, ...], end: str | None = None) -> dict[str, Any]:
+    def _clauses(
+        self, parsers: dict[str, tuple[str, Callable[[], Any]]], known: tuple[str, ...], end: str | None = None
+    ) -> dict[str, Any]:
         values: dict[str, Any] = {}
         while self._curr and self._curr.text.upper() not in ("CREATE", end):
             span = self.here()
             clause = next((c for c in parsers if self._match_text_seq(*c.split())), None)
             if clause is None:
                 if end == "AS" and self._curr.text.upper() in ("SELECT", "ISTREAM", "DSTREAM", "RSTREAM"):
-                    raise self.fail(f"expected AS and the query, found {self.found()}", span, f"write AS before {self._curr.text}")
+                    raise self.fail(
+                        f"expected AS and the query, found {self.found()}", span, f"write AS before {self._curr.text}"
+                    )
                 best = near(self._curr.text, known)
                 hint = f"did you mean {best}?" if best else f"clauses here: {', '.join(known)}"
                 raise self.fail(f"unknown clause {self.found()}", span, hint)
@@ -168,7 +185,12 @@ class CqlParser(CqlBaseParser):
         return ConnectorDecl(name, tuple(options))
 
     def _option(self) -> OptionDecl:
-        if not self._curr or self._curr.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.R_PAREN, TokenType.EQ):
+        if not self._curr or self._curr.token_type in (
+            TokenType.STRING,
+            TokenType.NUMBER,
+            TokenType.R_PAREN,
+            TokenType.EQ,
+        ):
             raise self.fail(f"expected an option, found {self.found()}", hint="write key = value")
         key = Name(self._curr.text, self.here())
         self._advance()
@@ -189,7 +211,10 @@ class CqlParser(CqlBaseParser):
         if self._curr.token_type == TokenType.NUMBER:
             value, _ = self.number(key)
             return sign * value
-        raise self.fail(f"option {key} needs a text, a number, TRUE or FALSE, found {self.found()}", hint="put texts in 'single quotes'")
+        raise self.fail(
+            f"option {key} needs a text, a number, TRUE or FALSE, found {self.found()}",
+            hint="put texts in 'single quotes'",
+        )
 
     def _open(self, what: str) -> None:
         if not self._match(TokenType.L_PAREN):
@@ -197,4 +222,6 @@ class CqlParser(CqlBaseParser):
 
     def _close(self, what: str, message: str = "expected , or )") -> None:
         if not self._match(TokenType.R_PAREN):
-            raise self.fail(f"{message} after {what}, found {self.found()}", hint="write ) before it, or look for what is missing")
+            raise self.fail(
+                f"{message} after {what}, found {self.found()}", hint="write ) before it, or look for what is missing"
+            )

@@ -1,8 +1,10 @@
-"""What the operators of a task hold, in tuples and bytes: found by walking their objects, so that an operator need not count.
+"""What the operators of a task hold, in tuples and bytes: found by walking their objects, so that an operator need not
+count.
 
-Invariant: a buffer is counted once, at its full length, however many slices of it are held: that is what the allocator holds. Of several
-operators that hold one buffer the one that runs last is charged, and streams that wait are charged after all operators: a window hands
-its columns on without a copy. Cost: about a microsecond per array held; nothing is done per tuple.
+Invariant: a buffer is counted once, at its full length, however many slices of it are held: that is what the allocator
+holds. Of several operators that hold one buffer the one that runs last is charged, and streams that wait are charged
+after all operators: a window hands its columns on without a copy. Cost: about a microsecond per array held; nothing is
+done per tuple.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import pyarrow as pa
 
 from kigen.lifetimes.filling import filled_by, group_text, inputs_of, is_unbounded, is_window
 from kigen.plan.labels import describe_node
-from kigen.plan.nodes import Node, Query, Scan
+from kigen.plan.logical import Node, Query, Scan
 
 _ARRAY = 112  # bytes of a numpy array's own object
 _PLAIN = (str, int, float, bool, bytes, type(None), type, types.FunctionType, types.MethodType, np.generic, np.dtype)
@@ -127,7 +129,9 @@ def served_by(nodes: Iterable[Node], queries: Iterable[Query]) -> list[tuple[str
     return [tuple(serves.get(node, ())) for node in nodes]
 
 
-def holdings(nodes: Sequence[Node], operators: Iterable[Any], serves: Sequence[tuple[str, ...]], ledger: Ledger) -> list[Holding]:
+def holdings(
+    nodes: Sequence[Node], operators: Iterable[Any], serves: Sequence[tuple[str, ...]], ledger: Ledger
+) -> list[Holding]:
     """Of each operator that holds anything, those that run last first; then of the streams that wait."""
     whole = list(zip(nodes, operators, serves, strict=True))
     operating = [one for one in whole if not isinstance(one[0], Scan)]
@@ -156,7 +160,11 @@ def lines_holding(query: str, lines: Any, ledger: Ledger) -> Holding:
     """Result lines of a query that wait for their death."""
     size = ledger.charge(lines)
     return Holding(
-        f"lines of {query}", (query,), lines.held, size, (Part(f"result lines of {query} that are still alive", lines.held, size),)
+        f"lines of {query}",
+        (query,),
+        lines.held,
+        size,
+        (Part(f"result lines of {query} that are still alive", lines.held, size),),
     )
 
 

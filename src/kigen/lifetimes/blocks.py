@@ -1,11 +1,11 @@
 """Blocks: what flows between operators. One Arrow batch of columns, and numpy arrays of times beside it.
 
-Three kinds: a `StreamBlock` (tuples with a time), a `Block` of the direct method (tuples with a lifetime, and the fills of holders
-handed out earlier) and a `Signed` block of the negative-tuple method (a message at birth, another at death).
+Three kinds: a `StreamBlock` (tuples with a time), a `Block` of the direct method (tuples with a lifetime, and the fills
+of holders handed out earlier) and a `Signed` block of the negative-tuple method (a message at birth, another at death).
 
-Invariant of a step that advances time to `now`: every birth and every fill lies before `now`; a tuple whose death is not yet known
-carries a holder (>= 0) and lives at least until `now`; beside a known death the holder means nothing. Several tuples may carry one holder.
-A fill of an unknown holder means nothing.
+Invariant of a step that advances time to `now`: every birth and every fill lies before `now`; a tuple whose death is
+not yet known carries a holder (>= 0) and lives at least until `now`; beside a known death the holder means nothing.
+Several tuples may carry one holder. A fill of an unknown holder means nothing.
 """
 
 from __future__ import annotations
@@ -133,14 +133,18 @@ class Block:
     def filter(self, mask: Mask) -> Block:
         if bool(mask.all()):
             return self
-        return Block(filter_columns(self.columns, mask), self.start[mask], self.end[mask], self.holder[mask], self.fills)
+        return Block(
+            filter_columns(self.columns, mask), self.start[mask], self.end[mask], self.holder[mask], self.fills
+        )
 
     def without_ghosts(self) -> Block:
         """Without the tuples that are never visible."""
         return self.filter(self.start < self.end)
 
     def take(self, index: Ints) -> Block:
-        return Block(take_columns(self.columns, index), self.start[index], self.end[index], self.holder[index], self.fills)
+        return Block(
+            take_columns(self.columns, index), self.start[index], self.end[index], self.holder[index], self.fills
+        )
 
     def with_columns(self, columns: pa.RecordBatch) -> Block:
         return Block(columns, self.start, self.end, self.holder, self.fills)
@@ -193,7 +197,8 @@ class Signed:
         )
 
     def as_block(self) -> Block:
-        """The same news in the direct form: a birth carries its id as holder, a death fills it (or is known at once)."""
+        """The same news in the direct form: a birth carries its id as holder, a death fills it (or is known at
+        once)."""
         born = self.sign > 0
         dead = ~born
         at, ids = self.at[born], self.id[born]

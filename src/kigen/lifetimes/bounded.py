@@ -1,4 +1,5 @@
-"""Results of expressions, within bounds: one value that is too large, or too many large ones at once, end in an error before memory does.
+"""Results of expressions, within bounds: one value that is too large, or too many large ones at once, end in an error
+before memory does.
 
 Expressions that can make much out of little are taken in pieces, so that the sum is known before all of it is there.
 Cost: nothing for other expressions but a look at the size of what came.

@@ -1,4 +1,5 @@
-"""State as bytes: a tree of dicts, lists, numbers, numpy arrays and Arrow batches, written as JSON with the arrays behind it in Arrow IPC.
+"""State as bytes: a tree of dicts, lists, numbers, numpy arrays and Arrow batches, written as JSON with the arrays
+behind it in Arrow IPC.
 
 No pickle: what is read back is data only. A format number stands in front; another number is refused.
 """
@@ -55,7 +56,9 @@ def decode(data: bytes) -> Any:
     size = int.from_bytes(data[:8], "little")
     head = json.loads(data[8 : 8 + size])
     if head["format"] != FORMAT:
-        raise StateFormatError(f"state of format {head['format']}; this version reads format {FORMAT}: start with a new checkpoint")
+        raise StateFormatError(
+            f"state of format {head['format']}; this version reads format {FORMAT}: start with a new checkpoint"
+        )
     batches: list[pa.RecordBatch] = []
     at = 8 + size
     while at < len(data):
@@ -63,7 +66,11 @@ def decode(data: bytes) -> Any:
         with pa.ipc.open_stream(view.slice(at + 8, length)) as reader:
             read = list(reader)
             batches.append(
-                read[0] if read else pa.RecordBatch.from_arrays([pa.array([], type=f.type) for f in reader.schema], schema=reader.schema)
+                read[0]
+                if read
+                else pa.RecordBatch.from_arrays(
+                    [pa.array([], type=f.type) for f in reader.schema], schema=reader.schema
+                )
             )
         at += 8 + length
 

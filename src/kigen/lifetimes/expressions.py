@@ -1,6 +1,7 @@
 """Scalar expressions, evaluated by DuckDB over one batch (docs/decisions/001).
 
-Cost: about 1 ms a call plus some 30 ns a row and expression; bare columns cost nothing. One connection a process, made on first use.
+Cost: about 1 ms a call plus some 30 ns a row and expression; bare columns cost nothing. One connection a process, made
+on first use.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import pyarrow.compute as pc
 
 from kigen.lifetimes.blocks import Mask
 from kigen.lifetimes.bounded import TooLarge, check_times, table_of
-from kigen.plan.locked_duckdb import connect
-from kigen.plan.nodes import Expr
+from kigen.plan.expressions.locked_duckdb import connect
+from kigen.plan.logical import Expr
 
 _connection: duckdb.DuckDBPyConnection | None = None
 _owner: int | None = None

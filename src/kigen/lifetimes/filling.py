@@ -1,12 +1,26 @@
-"""Names what fills an operator's state, in the words of the app file: `bid [UNBOUNDED]`, `GROUP BY auction, bidder: 120,345 groups`."""
+"""Names what fills an operator's state, in the words of the app file: `bid [UNBOUNDED]`, `GROUP BY auction, bidder:
+120,345 groups`."""
 
 from __future__ import annotations
 
 import re
 
 from kigen.plan.labels import describe_node
-from kigen.plan.nodes import Aggregate, Distinct, Except, Filter, Intersect, Node, Project, Scan, ToStream, UnionAll, Window, WindowKind
-from kigen.plan.shared_join import JoinShare, SharedJoin
+from kigen.plan.logical import (
+    Aggregate,
+    Distinct,
+    Except,
+    Filter,
+    Intersect,
+    Node,
+    Project,
+    Scan,
+    ToStream,
+    UnionAll,
+    Window,
+    WindowKind,
+)
+from kigen.plan.shared_joins.share_nodes import JoinShare, SharedJoin
 
 _WORDS = re.compile(r"\b(range|slide|rows|partition by|now|unbounded)\b")
 
@@ -17,13 +31,17 @@ def inputs_of(node: Node) -> tuple[Node, ...]:
 
 
 def filled_by(node: Node) -> str:
-    """Where the tuples come from that a node hands up: through filters and projections, the window or the operator below."""
+    """Where the tuples come from that a node hands up: through filters and projections, the window or the operator
+    below."""
     if isinstance(node, Filter | Project):
         return filled_by(node.child)
     if isinstance(node, UnionAll):
         return " and ".join(dict.fromkeys(filled_by(child) for child in node.inputs))
     if isinstance(node, Window):
-        return f"{_stream(node.child)} [{_WORDS.sub(lambda word: word[0].upper(), describe_node(node).removeprefix('window '))}]"
+        return (
+            f"{_stream(node.child)} "
+            f"[{_WORDS.sub(lambda word: word[0].upper(), describe_node(node).removeprefix('window '))}]"
+        )
     if isinstance(node, Aggregate | Distinct | Except | Intersect):
         return f"versions of {_keys(node)}"
     if isinstance(node, JoinShare):

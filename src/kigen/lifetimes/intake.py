@@ -1,7 +1,8 @@
-"""Where a stream enters a task: late tuples are counted and dropped, the others wait, in order of time, until time passes them.
+"""Where a stream enters a task: late tuples are counted and dropped, the others wait, in order of time, until time
+passes them.
 
-A tuple is late if an earlier one of the log lies more than the allowed lateness ahead of it: that depends on the log alone, not on
-batches. All tuples of one instant are released in one step.
+A tuple is late if an earlier one of the log lies more than the allowed lateness ahead of it: that depends on the log
+alone, not on batches. All tuples of one instant are released in one step.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from kigen.lifetimes.alive import State
 from kigen.lifetimes.blocks import (
     BEFORE_TIME,
     FOREVER,
@@ -27,7 +27,8 @@ from kigen.lifetimes.blocks import (
     no_ints,
     take_columns,
 )
-from kigen.plan.nodes import LINK, Stream
+from kigen.lifetimes.live_tuples import State
+from kigen.plan.logical import LINK, Stream
 from kigen.plan.types import arrow_schema
 
 
@@ -38,9 +39,15 @@ class StreamInput:
     tables: list[pa.Table] = field(default_factory=list)
     progress_us: int | None = None
     ended: bool = False
-    last_us: int | None = None  # with `ended`, of a stream from another node: the last timestamp of the streams behind it
-    jump: int | None = None  # before these tuples, others were let go: what waits is not needed, and results are numbered from here on
-    steps_us: list[int] = field(default_factory=list)  # instants at which time must halt, so that others who read the same do the same
+    last_us: int | None = (
+        None  # with `ended`, of a stream from another node: the last timestamp of the streams behind it
+    )
+    jump: int | None = (
+        None  # before these tuples, others were let go: what waits is not needed, and results are numbered from here on
+    )
+    steps_us: list[int] = field(
+        default_factory=list
+    )  # instants at which time must halt, so that others who read the same do the same
 
 
 class Intake:
@@ -102,7 +109,9 @@ class Intake:
     def leave_out(self, named: Callable[[Ints], Mask]) -> None:
         """Of those that wait, the ones whose timestamps are named."""
         masks = [~named(ts) for _, ts in self._parts]
-        kept = [(filter_columns(columns, mask), ts[mask]) for (columns, ts), mask in zip(self._parts, masks, strict=True)]
+        kept = [
+            (filter_columns(columns, mask), ts[mask]) for (columns, ts), mask in zip(self._parts, masks, strict=True)
+        ]
         self._parts = [part for part in kept if len(part[1])]
 
     def _late(self, ts: Ints) -> Mask | None:
@@ -122,7 +131,9 @@ class Intake:
         """Every tuple still to come has this timestamp or a later one."""
         if self.ended:
             return FOREVER
-        if self.stream.source.name == LINK:  # marks tell: behind the last one, what follows the end may lie here before the end is known
+        if (
+            self.stream.source.name == LINK
+        ):  # marks tell: behind the last one, what follows the end may lie here before the end is known
             return self._clock
         return max(self._clock, self._newest - self.stream.lateness_us if self._newest != BEFORE_TIME else BEFORE_TIME)
 
@@ -174,8 +185,8 @@ class Intake:
         return concat_columns([c for c, _ in parts]), concat_ints([t for _, t in parts])
 
     def milestones(self, size: int) -> list[int]:
-        """Instants that cut what waits into pieces of at most about `size` tuples, and where one part of the log follows another; and
-        those at which time must halt."""
+        """Instants that cut what waits into pieces of at most about `size` tuples, and where one part of the log
+        follows another; and those at which time must halt."""
         asked = self._steps = [at for at in self._steps if at > self._released]
         if self._halting or self.held <= 2 * size:
             return asked

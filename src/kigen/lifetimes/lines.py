@@ -1,6 +1,7 @@
 """A query's result lines: a row with its lifetime, written once its death is known; or a stream tuple with its time.
 
-Rows that wait for their death are kept; when the query ends they are written with none. A row known never to die is written at once.
+Rows that wait for their death are kept; when the query ends they are written with none. A row known never to die is
+written at once.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from kigen.lifetimes.alive import Chunk, State, Waiting, chunk_of, chunk_states
 from kigen.lifetimes.blocks import FOREVER, NO_HOLDER, Block, Fills, StreamBlock
+from kigen.lifetimes.live_tuples import Chunk, State, Waiting, chunk_of, chunk_states
 from kigen.lifetimes.operator import Message
-from kigen.plan.nodes import Query
+from kigen.plan.logical import Query
 
 
 class Lines:
@@ -33,7 +34,8 @@ class Lines:
         return self._lines(Chunk.concat([filled, chunk_of(block)], self._schema))
 
     def finish(self, known: Fills, last: int | None) -> pa.Table | None:
-        """The end of the query: what still lives. `known` are deaths ahead that are settled already (negative-tuple method)."""
+        """The end of the query: what still lives. `known` are deaths ahead that are settled already (negative-tuple
+        method)."""
         self.finished = True
         settled = self._waiting.fill(known)
         rest = Chunk.concat(self._waiting.chunks(), self._schema)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kigen.plan.columns import columns_of
-from kigen.plan.nodes import Aggregate, Expr, Filter, Join, Node, Project, Query, UnionAll
-from kigen.plan.shared_join import JoinShare
+from kigen.plan.expressions.columns import columns_of
+from kigen.plan.logical import Aggregate, Expr, Filter, Join, Node, Project, Query, UnionAll
+from kigen.plan.shared_joins.share_nodes import JoinShare
 
 Needed = dict[Node, set[int]]
 

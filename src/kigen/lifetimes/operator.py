@@ -1,8 +1,8 @@
 """What every operator on relations offers, and how changes of groups become births and deaths in either method.
 
-The core of an operator finds *changes*: rows that open and rows that close, each with an id. The direct method gives an opened row its
-death if the same step closes it, else its id as holder, filled by the step that closes it. The negative-tuple method sends both as
-messages.
+The core of an operator finds *changes*: rows that open and rows that close, each with an id. The direct method gives an
+opened row its death if the same step closes it, else its id as holder, filled by the step that closes it. The
+negative-tuple method sends both as messages.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kigen.lifetimes.alive import State
 from kigen.lifetimes.blocks import FOREVER, NO_HOLDER, Block, Fills, Ints, Mask, Signed, concat_columns
+from kigen.lifetimes.live_tuples import State
 
 Message = Any  # Block or Signed, by the method; StreamBlock below windows
 
@@ -27,7 +27,8 @@ class Operator:
         raise TypeError(type(self).__name__)
 
     def pieces(self, inputs: list[Message], now: int) -> Iterator[tuple[int, Message]]:
-        """The step in stretches of time, each until an instant, the last until `now`; what is above runs a step for each of them."""
+        """The step in stretches of time, each until an instant, the last until `now`; what is above runs a step for
+        each of them."""
         yield now, self.step(inputs, now)
 
     @property
@@ -42,7 +43,8 @@ class Operator:
 
     @property
     def kept_of_inputs(self) -> tuple[Any, ...]:
-        """What is kept of each input, in the order of the children, for accounting: each has `held` or a length, in tuples."""
+        """What is kept of each input, in the order of the children, for accounting: each has `held` or a length, in
+        tuples."""
         return ()
 
     def state(self) -> State:
@@ -54,7 +56,8 @@ class Operator:
     hands_on_ends = False  # whether the deaths of its tuples follow from those of its inputs
 
     def known_ends(self, inputs: list[Fills]) -> Fills:
-        """Negative-tuple method, when a query ends: ids of tuples alive whose deaths are settled already, though still ahead."""
+        """Negative-tuple method, when a query ends: ids of tuples alive whose deaths are settled already, though still
+        ahead."""
         return Fills.none()
 
 
@@ -70,7 +73,8 @@ class Opened:
 
 @dataclass(frozen=True)
 class Closed:
-    """Rows that close in this step; `earlier` marks those opened in a step before. `columns` only for the negative-tuple method."""
+    """Rows that close in this step; `earlier` marks those opened in a step before. `columns` only for the
+    negative-tuple method."""
 
     columns: pa.RecordBatch | None
     end: Ints

@@ -1,7 +1,9 @@
-"""A task at work: its operators in order, its clock, its state. Blocks in, result lines out; no clock, no files, no Spark.
+"""A task at work: its operators in order, its clock, its state. Blocks in, result lines out; no clock, no files, no
+Spark.
 
-Time is the least progress of the task's streams; a step advances it and runs every operator once. A query ends at the last timestamp of
-its own streams: time stops there on the way, so what is written does not depend on what else the task computes.
+Time is the least progress of the task's streams; a step advances it and runs every operator once. A query ends at the
+last timestamp of its own streams: time stops there on the way, so what is written does not depend on what else the task
+computes.
 """
 
 from __future__ import annotations
@@ -14,29 +16,42 @@ from typing import Any
 import pyarrow as pa
 
 from kigen.lifetimes.accounting import Holding, Ledger, holdings, lines_holding, served_by
-from kigen.lifetimes.aggregate import AggregateOperator
-from kigen.lifetimes.alive import State
+from kigen.lifetimes.aggregates.aggregate import AggregateOperator
 from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, Block, Fills
-from kigen.lifetimes.canonical import ordered
 from kigen.lifetimes.codec import decode, encode
-from kigen.lifetimes.counting import CountingOperator
+from kigen.lifetimes.exchange.received import ReceivedIntake
+from kigen.lifetimes.exchange.replica_order import ordered
+from kigen.lifetimes.exchange.sent import END_OF_TIME, SentRows
 from kigen.lifetimes.intake import Intake, StreamInput
-from kigen.lifetimes.join import DirectJoin, NegativeJoin
-from kigen.lifetimes.join_shares import JoinShareOperator
+from kigen.lifetimes.joins.join import DirectJoin, NegativeJoin
+from kigen.lifetimes.joins.pairing import JoinScope
+from kigen.lifetimes.joins.shared_join import SharedJoinOperator
+from kigen.lifetimes.joins.shares import JoinShareOperator
 from kigen.lifetimes.lines import Lines
+from kigen.lifetimes.live_tuples import State
 from kigen.lifetimes.needed import needed_columns
-from kigen.lifetimes.negatives import Negatives
 from kigen.lifetimes.operator import Message, Operator
-from kigen.lifetimes.pairing import JoinScope
-from kigen.lifetimes.received import ReceivedIntake
+from kigen.lifetimes.relation_to_stream import ToStreamOperator
 from kigen.lifetimes.select import FilterOperator, ProjectOperator, UnionOperator
-from kigen.lifetimes.sent import END_OF_TIME, SentRows
-from kigen.lifetimes.shared_join import SharedJoinOperator
-from kigen.lifetimes.streams import ToStreamOperator
-from kigen.lifetimes.time_cuts import cut
-from kigen.lifetimes.windows import WindowOperator, make_window
-from kigen.plan.nodes import Aggregate, App, Filter, Join, Node, Project, Query, Received, Scan, ToStream, UnionAll, Window
-from kigen.plan.shared_join import JoinShare, SharedJoin
+from kigen.lifetimes.sets.counting import CountingOperator
+from kigen.lifetimes.sweeps.time_cuts import cut
+from kigen.lifetimes.windows.negatives import Negatives
+from kigen.lifetimes.windows.window_operators import WindowOperator, make_window
+from kigen.plan.logical import (
+    Aggregate,
+    App,
+    Filter,
+    Join,
+    Node,
+    Project,
+    Query,
+    Received,
+    Scan,
+    ToStream,
+    UnionAll,
+    Window,
+)
+from kigen.plan.shared_joins.share_nodes import JoinShare, SharedJoin
 from kigen.plan.tasks import Task
 
 Give = Callable[[str, pa.Table], None]  # a query's lines
@@ -48,7 +63,8 @@ STEP_TUPLES = 1 << 17  # of a stream in one advance: larger arrays cost more a t
 
 @dataclass
 class StepResult:
-    """Lines a query (c0.., and `_from`, `_to` or `_at`), tuples counted a query, whether all is done, and when something is due."""
+    """Lines a query (c0.., and `_from`, `_to` or `_at`), tuples counted a query, whether all is done, and when
+    something is due."""
 
     outputs: dict[str, pa.Table] = field(default_factory=dict)
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -63,7 +79,9 @@ class TaskRuntime:
         self.task, self._signed, self._replicated, self._secret = task, mode == NT, app.replicated, app.secret
         self._nodes = list(dict.fromkeys(n for query in task.queries for n in query.root.walk()))
         relations = {n.stream for n in self._nodes if isinstance(n, Received)}
-        self._intakes = {s: ReceivedIntake(app.stream(s)) if s in relations else Intake(app.stream(s)) for s in task.streams}
+        self._intakes = {
+            s: ReceivedIntake(app.stream(s)) if s in relations else Intake(app.stream(s)) for s in task.streams
+        }
         if self._signed and (relations or any(q.sent for q in task.queries)):
             raise ValueError("between nodes tuples carry lifetimes: the method must be 'dt'")
         self._place = {node: i for i, node in enumerate(self._nodes)}
@@ -92,7 +110,9 @@ class TaskRuntime:
             return UnionOperator(node, number, self._signed)
         if isinstance(node, Join):
             scope = JoinScope(self._needed[node], self._secret)
-            return NegativeJoin(node, number, scope) if self._signed else DirectJoin(node, number, scope, self._replicated)
+            return (
+                NegativeJoin(node, number, scope) if self._signed else DirectJoin(node, number, scope, self._replicated)
+            )
         if isinstance(node, SharedJoin):
             return SharedJoinOperator(node, number, JoinScope(self._needed[node], self._secret))
         if isinstance(node, JoinShare):
@@ -149,8 +169,8 @@ class TaskRuntime:
         return min((op.wanted if isinstance(op, Intake) else op.next_event for op in self._operators), default=FOREVER)
 
     def _stops(self, target: int) -> list[tuple[int, list[Query]]]:
-        """Where time must halt on its way to `target`: at the end of each query that ends, and at the target itself; between them
-        so often that the arrays of a step stay small enough for the processor's caches."""
+        """Where time must halt on its way to `target`: at the end of each query that ends, and at the target itself;
+        between them so often that the arrays of a step stay small enough for the processor's caches."""
         ends: dict[int, list[Query]] = {}
         for query in self.task.queries:
             intakes = [self._intakes[s] for s in self._streams[query.name]]
@@ -177,8 +197,9 @@ class TaskRuntime:
         return max((at for s in self._streams[query.name] if (at := self._intakes[s].last) is not None), default=None)
 
     def _run_out(self, give: Give) -> None:
-        """From event to event, so that no death is told before it happens, as it would not be if tuples still arrived; but not without
-        end: beyond many events, the rest at once (a line's death may then be known at the very end where it would be left open)."""
+        """From event to event, so that no death is told before it happens, as it would not be if tuples still arrived;
+        but not without end: beyond many events, the rest at once (a line's death may then be known at the very end
+        where it would be left open)."""
         for _ in range(RUN_OUT_STEPS):
             due = min((op.next_event for op in self._operators), default=FOREVER)
             if due >= END_OF_TIME:
@@ -187,16 +208,19 @@ class TaskRuntime:
         self._advance(END_OF_TIME, give, marked=False)
 
     def _runs_out(self, query: Query) -> bool:
-        """Whoever receives a query's rows may go on beyond its last timestamp: it is told all that is still to happen, which is
-        finite unless something happens at every multiple of a span."""
+        """Whoever receives a query's rows may go on beyond its last timestamp: it is told all that is still to happen,
+        which is finite unless something happens at every multiple of a span."""
         return not any(isinstance(n, ToStream) and n.every_us is not None for n in query.root.walk())
 
     def _advance(self, now: int, give: Give, marked: bool = True) -> None:
         self._run(0, {}, now, lambda messages, until: self._write(messages, until if marked else None, give))
         self._now = now
 
-    def _run(self, first: int, messages: dict[int, Message], now: int, write: Callable[[dict[int, Message], int], None]) -> None:
-        """The operators from the first on, in order. Where one gives its step in stretches of time, those behind it run a step for each."""
+    def _run(
+        self, first: int, messages: dict[int, Message], now: int, write: Callable[[dict[int, Message], int], None]
+    ) -> None:
+        """The operators from the first on, in order. Where one gives its step in stretches of time, those behind it run
+        a step for each."""
         for turn in range(first, len(self._order)):
             place = self._order[turn]
             operator = self._operators[place]
@@ -218,10 +242,14 @@ class TaskRuntime:
                 self._run(turn + 1, before | {place: news}, until, write)
         write(messages, now)
 
-    def _cut(self, messages: dict[int, Message], turn: int, until: int) -> tuple[dict[int, Message], dict[int, Message]]:
+    def _cut(
+        self, messages: dict[int, Message], turn: int, until: int
+    ) -> tuple[dict[int, Message], dict[int, Message]]:
         """What those behind this turn still look at, before and from `until`."""
         parts = {place: cut(message, [until]) for place, message in messages.items() if self._last_turn[place] > turn}
-        return {place: before for place, (before, _) in parts.items()}, {place: after for place, (_, after) in parts.items()}
+        return {place: before for place, (before, _) in parts.items()}, {
+            place: after for place, (_, after) in parts.items()
+        }
 
     def _write(self, messages: dict[int, Message], now: int | None, give: Give) -> None:
         for query in self.task.queries:
@@ -236,7 +264,8 @@ class TaskRuntime:
             give(query.name, rest)
 
     def _known_ends(self, query: Query) -> Fills:
-        """Deaths ahead that are settled, for the rows of a query that ends (the direct method wrote them with the rows)."""
+        """Deaths ahead that are settled, for the rows of a query that ends (the direct method wrote them with the
+        rows)."""
         if not self._signed or query.root.is_stream:
             return Fills.none()
         return self._known_ends_of(query.root)
@@ -246,7 +275,9 @@ class TaskRuntime:
         if isinstance(operator, Negatives):
             return operator.known_ends()
         assert isinstance(operator, Operator)
-        return operator.known_ends([self._known_ends_of(child) for child in node.children] if operator.hands_on_ends else [])
+        return operator.known_ends(
+            [self._known_ends_of(child) for child in node.children] if operator.hands_on_ends else []
+        )
 
     # --- state ---------------------------------------------------------------------------------------------------
 
@@ -283,7 +314,11 @@ class TaskRuntime:
 
     def state(self) -> State:
         operators = [op.state() for op in self._operators]
-        return {"now": self._now, "operators": operators, "lines": {name: lines.state() for name, lines in self._lines.items()}}
+        return {
+            "now": self._now,
+            "operators": operators,
+            "lines": {name: lines.state() for name, lines in self._lines.items()},
+        }
 
     def load(self, tree: State) -> None:
         self._now = tree["now"]
@@ -294,7 +329,8 @@ class TaskRuntime:
 
 
 def _order(nodes: list[Node]) -> list[int]:
-    """The order in which operators run: children first, and the shares of a join right behind it, since its message cannot be cut."""
+    """The order in which operators run: children first, and the shares of a join right behind it, since its message
+    cannot be cut."""
     shares: dict[Node, list[int]] = {}
     for place, node in enumerate(nodes):
         if isinstance(node, JoinShare):

@@ -1,6 +1,8 @@
-"""Selection, projection and union: the result's lifetime is the input's, so times, holders and fills are just handed on.
+"""Selection, projection and union: the result's lifetime is the input's, so times, holders and fills are just handed
+on.
 
-The same code serves both methods; with negative tuples there are twice the messages, and every expression is evaluated twice.
+The same code serves both methods; with negative tuples there are twice the messages, and every expression is evaluated
+twice.
 """
 
 from __future__ import annotations
@@ -10,9 +12,9 @@ import pyarrow as pa
 
 from kigen.lifetimes.blocks import Block, Fills, Signed, absent
 from kigen.lifetimes.expressions import evaluate, is_true
+from kigen.lifetimes.keys.row_keys import mix
 from kigen.lifetimes.operator import Message, Operator
-from kigen.lifetimes.row_keys import mix
-from kigen.plan.nodes import Filter, Project, UnionAll
+from kigen.plan.logical import Filter, Project, UnionAll
 from kigen.plan.types import arrow_schema
 
 
@@ -54,7 +56,8 @@ class ProjectOperator(Operator):
 
 
 class UnionOperator(Operator):
-    """Holders may meet twice (a relation united with itself); ids of negative tuples may not, so each branch salts them."""
+    """Holders may meet twice (a relation united with itself); ids of negative tuples may not, so each branch salts
+    them."""
 
     hands_on_ends = True
 
@@ -66,7 +69,9 @@ class UnionOperator(Operator):
             return Block.concat(inputs)
         return Signed.concat([Signed(m.columns, m.at, m.sign, self._salted(m.id, i)) for i, m in enumerate(inputs)])
 
-    def _salted(self, ids: np.ndarray[tuple[int], np.dtype[np.int64]], branch: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _salted(
+        self, ids: np.ndarray[tuple[int], np.dtype[np.int64]], branch: int
+    ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         return mix(ids, np.full(len(ids), branch, dtype=np.int64), self._number)
 
     def known_ends(self, inputs: list[Fills]) -> Fills:

@@ -3,4 +3,16 @@
 from kigen.placement.problem import Link, Node, Operator, Output, Problem, ProblemError, Stream
 from kigen.placement.result import LinkLoad, NodeLoad, Placement, Task
 
-__all__ = ["Link", "LinkLoad", "Node", "NodeLoad", "Operator", "Output", "Placement", "Problem", "ProblemError", "Stream", "Task"]
+__all__ = [
+    "Link",
+    "LinkLoad",
+    "Node",
+    "NodeLoad",
+    "Operator",
+    "Output",
+    "Placement",
+    "Problem",
+    "ProblemError",
+    "Stream",
+    "Task",
+]

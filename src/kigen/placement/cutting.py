@@ -1,9 +1,11 @@
-"""An app cut into what each node runs: where a plan crosses from one node to another, one side sends rows and the other receives them.
+"""An app cut into what each node runs: where a plan crosses from one node to another, one side sends rows and the other
+receives them.
 
-A node's part is an app of its own: the queries whose results are wanted there, and one for each stream that others need from it, which goes
-`INTO link`. What comes from elsewhere is a stream `FROM link`: a `Scan` where it is a stream, `Received` where it is a relation.
-Invariant: the parts together give, for every query, the lines of the whole; each operator runs on the node that the placement names.
-Deadlines of the parts count from the arrival of a tuple at its first node: a sent stream's is when it must be there at the latest.
+A node's part is an app of its own: the queries whose results are wanted there, and one for each stream that others need
+from it, which goes `INTO link`. What comes from elsewhere is a stream `FROM link`: a `Scan` where it is a stream,
+`Received` where it is a relation. Invariant: the parts together give, for every query, the lines of the whole; each
+operator runs on the node that the placement names. Deadlines of the parts count from the arrival of a tuple at its
+first node: a sent stream's is when it must be there at the latest.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ from dataclasses import dataclass, field, replace
 
 from kigen.placement.from_plan import PlacedPlan
 from kigen.placement.network import Network, Route, arrival_us
-from kigen.placement.nodes_file import NodesFile
+from kigen.placement.nodes_file.file import NodesFile
 from kigen.placement.result import Placement
 from kigen.placement.tasks import finish_us
-from kigen.plan.nodes import LINK, App, Connector, Node, Query, Received, Scan, Stream, ToStream
+from kigen.plan.logical import LINK, App, Connector, Node, Query, Received, Scan, Stream, ToStream
 from kigen.plan.rebuild import with_children
 
 _NUMBERS = 1 << 15  # operators of a node
@@ -39,8 +41,8 @@ class Sent:
 
 @dataclass
 class Part:
-    """What one node does. `made`: streams it computes for others; `received`: stream -> the node before it on the way; `readers`: stream ->
-    the nodes that read it from here. A stream that is received and read on is relayed."""
+    """What one node does. `made`: streams it computes for others; `received`: stream -> the node before it on the way;
+    `readers`: stream -> the nodes that read it from here. A stream that is received and read on is relayed."""
 
     node: str
     app: App
@@ -141,14 +143,23 @@ class _Cutter:
         self._parts[host].made[name] = Sent(node)
         self._check(name, node)
         deadline = self._finish.get(name)
-        costs = [c for q in self._app.queries if q.root == node and self._wanted[q.name] != host and (c := self._cost(q, host)) is not None]
+        costs = [
+            c
+            for q in self._app.queries
+            if q.root == node and self._wanted[q.name] != host and (c := self._cost(q, host)) is not None
+        ]
         link = Connector(LINK, (("queue", name),))
         cost = sum(costs) if costs else None
-        self._queries[host].append(Query(name, self._local(node, host), deadline_us=deadline or None, cost_us=cost, into=link))
+        self._queries[host].append(
+            Query(name, self._local(node, host), deadline_us=deadline or None, cost_us=cost, into=link)
+        )
 
     def _check(self, name: str, node: Node) -> None:
-        """What gives a row at every multiple of a span has no end that its node could know, unless it is a query's own result."""
-        if any(isinstance(n, ToStream) and n.every_us is not None for n in node.walk()) and all(q.root != node for q in self._app.queries):
+        """What gives a row at every multiple of a span has no end that its node could know, unless it is a query's own
+        result."""
+        if any(isinstance(n, ToStream) and n.every_us is not None for n in node.walk()) and all(
+            q.root != node for q in self._app.queries
+        ):
             raise CannotCut(
                 f"'{name}' holds an RSTREAM of a given period, and what reads it is on another node: pin them to one, "
                 f'with [operators."{name}"] and below it nodes = [...]'
@@ -180,7 +191,9 @@ class _Cutter:
         for name in part.received:
             if name in used:
                 sent = part.plans[name]
-                yield Stream(name, sent.plan.schema, Connector(LINK, (("queue", name), ("relation", not sent.is_stream))))
+                yield Stream(
+                    name, sent.plan.schema, Connector(LINK, (("queue", name), ("relation", not sent.is_stream)))
+                )
 
 
 def parts_used(parts: Mapping[str, Part]) -> list[str]:

@@ -1,4 +1,5 @@
-"""A placement for people and tools: text, JSON or a mermaid graph: the plan over the nodes, sub-deadlines on operators, loads.
+"""A placement for people and tools: text, JSON or a mermaid graph: the plan over the nodes, sub-deadlines on operators,
+loads.
 
 Invariant: JSON holds everything a node needs to run its part: its tasks, their sub-deadlines, and the ways of streams.
 """
@@ -37,7 +38,10 @@ def placement_text(problem: Problem, placed: Placement, labels: Mapping[str, str
     for node in problem.nodes:
         load = placed.node_loads[node.name]
         cpu = "" if load.cpu is None else f", CPU {100 * load.cpu:.1f} %"
-        lines += ["", f"node {node.name}: speed {node.speed:g}{cpu}, at most {100 * load.demand:.1f} % of any span of time due"]
+        lines += [
+            "",
+            f"node {node.name}: speed {node.speed:g}{cpu}, at most {100 * load.demand:.1f} % of any span of time due",
+        ]
         born = [s.name for s in problem.streams if node.name in s.born]
         if born:
             lines.append(f"  born here: {', '.join(born)}")
@@ -50,7 +54,9 @@ def placement_text(problem: Problem, placed: Placement, labels: Mapping[str, str
         lines += ["", "links"]
     for link in placed.link_loads:
         used = "" if link.used is None else f", {100 * link.used:.1f} % of the bandwidth"
-        lines.append(f"  {link.source} -> {link.target}: {', '.join(link.streams)}: {traffic_text(problem, link.traffic)}{used}")
+        lines.append(
+            f"  {link.source} -> {link.target}: {', '.join(link.streams)}: {traffic_text(problem, link.traffic)}{used}"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -60,7 +66,10 @@ def verdict(problem: Problem, placed: Placement) -> str:
     gap = "proven least" if placed.gap < 1e-6 else f"at most {100 * placed.gap:.2g} % above the least"
     if placed.method == "sqpr":
         gap = "deadlines not looked at"
-    return f"placement ({placed.method}): {holds}; traffic {traffic_text(problem, placed.traffic)}, {gap}; slack {100 * placed.slack:.1f} %"
+    return (
+        f"placement ({placed.method}): {holds}; traffic {traffic_text(problem, placed.traffic)}, {gap}; slack "
+        f"{100 * placed.slack:.1f} %"
+    )
 
 
 def _task_lines(problem: Problem, placed: Placement, task: Task, labels: Mapping[str, str]) -> list[str]:
@@ -110,9 +119,12 @@ def placement_json(problem: Problem, placed: Placement, labels: Mapping[str, str
         ],
         "routes": {s: [list(link) for link in links] for s, links in placed.routes.items()},
         "links": [
-            {"from": l.source, "to": l.target, "streams": list(l.streams), "traffic": l.traffic, "used": l.used} for l in placed.link_loads
+            {"from": l.source, "to": l.target, "streams": list(l.streams), "traffic": l.traffic, "used": l.used}
+            for l in placed.link_loads
         ],
-        "outputs": [{"name": o.name, "stream": o.stream, "sink": o.sink, "deadline_us": o.deadline_us} for o in problem.outputs],
+        "outputs": [
+            {"name": o.name, "stream": o.stream, "sink": o.sink, "deadline_us": o.deadline_us} for o in problem.outputs
+        ],
     }
 
 
@@ -139,7 +151,11 @@ def placement_mermaid(problem: Problem, placed: Placement, labels: Mapping[str, 
         load = placed.node_loads[node.name]
         share = f"CPU {100 * load.cpu:.0f} %" if load.cpu is not None else f"due {100 * load.demand:.0f} %"
         lines.append(f'  subgraph n{i}["{_plain(node.name)}: {share}"]')
-        lines += [f'    {ids["stream", s.name]}[("{_plain(s.name)}")]' for s in problem.streams if s.born and s.born[0] == node.name]
+        lines += [
+            f'    {ids["stream", s.name]}[("{_plain(s.name)}")]'
+            for s in problem.streams
+            if s.born and s.born[0] == node.name
+        ]
         for task in placed.tasks_of(node.name):
             lines.append(f'    subgraph {task.name}["{task.name}: {time_text(task.sub_deadline_us)}"]')
             for o in task.operators:
@@ -148,12 +164,18 @@ def placement_mermaid(problem: Problem, placed: Placement, labels: Mapping[str, 
             lines.append("    end")
         for output in problem.outputs:
             if output.sink == node.name:
-                lines.append(f'    {ids["out", output.name]}(["{_plain(output.name)}: {time_text(output.deadline_us)}"])')
+                lines.append(
+                    f'    {ids["out", output.name]}(["{_plain(output.name)}: {time_text(output.deadline_us)}"])'
+                )
         lines.append("  end")
     for op in problem.operators:
         for s in op.inputs:
             maker = problem.producer.get(s)
-            start, at = (ids["stream", s], problem.stream[s].born[0]) if maker is None else (ids["op", maker], placed.nodes[maker])
+            start, at = (
+                (ids["stream", s], problem.stream[s].born[0])
+                if maker is None
+                else (ids["op", maker], placed.nodes[maker])
+            )
             lines.append(_arrow(problem, placed, s, start, ids["op", op.name], at != placed.nodes[op.name]))
     for output in problem.outputs:
         maker = problem.producer.get(output.stream)

@@ -1,8 +1,9 @@
 """From an app and a nodes file to a placement problem: every operator of the plan, its cost, and where it may run.
 
-An operator is named by the first query that needs it and what it does: `hot.filter`, `hot.window2`. Costs and selectivities come from
-the nodes file, else from a profile (a task's cost a tuple, shared out over its operators by `_WEIGHT`), else from guesses, with a warning.
-Invariant: equal sub-plans are one operator, as they run once. Cost: linear in the plan.
+An operator is named by the first query that needs it and what it does: `hot.filter`, `hot.window2`. Costs and
+selectivities come from the nodes file, else from a profile (a task's cost a tuple, shared out over its operators by
+`_WEIGHT`), else from guesses, with a warning. Invariant: equal sub-plans are one operator, as they run once. Cost:
+linear in the plan.
 """
 
 from __future__ import annotations
@@ -11,17 +12,26 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kigen.placement.nodes_file import NodesFile, NodesFileError
-from kigen.placement.nodes_values import suggest
+from kigen.placement.nodes_file.file import NodesFile, NodesFileError
+from kigen.placement.nodes_file.values import suggest
 from kigen.placement.problem import Operator, Output, Problem, Stream
 from kigen.placement.profile import Profile
-from kigen.plan import nodes as plan
+from kigen.plan import logical as plan
 from kigen.plan.explain import tree_children
 from kigen.plan.tasks import extract_tasks
 from kigen.plan.types import Schema, Type
 
 # Relative cost of a tuple, and the tuples out for one in where nobody knows.
-_WEIGHT = {"window": 1.0, "filter": 1.0, "project": 1.0, "join": 4.0, "aggregate": 3.0, "distinct": 2.0, "except": 3.0, "intersect": 3.0}
+_WEIGHT = {
+    "window": 1.0,
+    "filter": 1.0,
+    "project": 1.0,
+    "join": 4.0,
+    "aggregate": 3.0,
+    "distinct": 2.0,
+    "except": 3.0,
+    "intersect": 3.0,
+}
 _SELECTIVITY = {"filter": 0.5, "distinct": 0.5}
 _GUESS_US = 5.0  # of weight 1
 _GUESS_RATE = 1000.0
@@ -74,16 +84,26 @@ def from_plan(app: plan.App, nodes: NodesFile, profile: Profile | None = None) -
         if share is None:
             share = _selectivity(app, node, kind, profile)
         operators.append(
-            Operator(name, inputs, f"{name} >", cost or _GUESS_US * _WEIGHT.get(kind, 1.0), share, given.nodes if given is not None else ())
+            Operator(
+                name,
+                inputs,
+                f"{name} >",
+                cost or _GUESS_US * _WEIGHT.get(kind, 1.0),
+                share,
+                given.nodes if given is not None else (),
+            )
         )
         streams.append(Stream(f"{name} >", bytes_per_tuple=_bytes(node.schema, node.is_stream)))
     if guessed:
         warnings.append(
-            f"{guessed} of {len(names)} operators have no measured cost: they are guessed. Give --profile FILE, a report that "
+            f"{guessed} of {len(names)} operators have no measured cost: they are guessed. Give --profile FILE, a "
+            "report that "
             "'kigen run --report FILE' of a trial wrote, or cost_us in the nodes file"
         )
     outputs = tuple(
-        Output(q.name, _stream_of(q.root, names), _sink(nodes, q.name), float(q.deadline_us or nodes.default_deadline_us))
+        Output(
+            q.name, _stream_of(q.root, names), _sink(nodes, q.name), float(q.deadline_us or nodes.default_deadline_us)
+        )
         for q in app.queries
     )
     problem = Problem(tuple(n.node for n in nodes.nodes), nodes.links, tuple(streams), tuple(operators), outputs)
@@ -110,10 +130,15 @@ def _check(app: plan.App, nodes: NodesFile, names: dict[plan.Node, str]) -> None
     first = nodes.nodes[0].name
     for stream in app.streams:
         if _is_read(app, stream.name) and stream.name not in nodes.streams and len(nodes.nodes) > 1:
-            errors.append(f'stream {stream.name} is born nowhere: write [streams.{stream.name}] and below it born = "{first}"')
+            errors.append(
+                f'stream {stream.name} is born nowhere: write [streams.{stream.name}] and below it born = "{first}"'
+            )
     for query in queries:
         if query not in nodes.results and "default" not in nodes.results and len(nodes.nodes) > 1:
-            errors.append(f'results of {query} are wanted nowhere: write {query} = "{first}" below [results], or default = "{first}"')
+            errors.append(
+                f'results of {query} are wanted nowhere: write {query} = "{first}" below [results], or default = '
+                f'"{first}"'
+            )
     if errors:
         raise NodesFileError(nodes.file, tuple(errors))
 
@@ -126,7 +151,9 @@ def _stream_of(node: plan.Node, names: dict[plan.Node, str]) -> str:
     return node.stream if isinstance(node, plan.Scan) else f"{names[node]} >"
 
 
-def _source(app: plan.App, stream: plan.Stream, nodes: NodesFile, profile: Profile | None, warnings: list[str]) -> Stream:
+def _source(
+    app: plan.App, stream: plan.Stream, nodes: NodesFile, profile: Profile | None, warnings: list[str]
+) -> Stream:
     entry = nodes.streams.get(stream.name)
     rate = entry.rate if entry is not None else None
     if rate is None and isinstance(stream.source.option("rate"), int | float):
@@ -137,7 +164,8 @@ def _source(app: plan.App, stream: plan.Stream, nodes: NodesFile, profile: Profi
     if rate is None:
         rate = _GUESS_RATE
         warnings.append(
-            f"the rate of stream {stream.name} is not known; {rate:g} tuples/s are assumed: write rate = ... below [streams.{stream.name}]"
+            f"the rate of stream {stream.name} is not known; {rate:g} tuples/s are assumed: write rate = ... below "
+            f"[streams.{stream.name}]"
         )
     if stream.shed is not None:
         rate = min(rate, stream.shed.above_per_second)
@@ -162,7 +190,9 @@ def _costs(app: plan.App, names: dict[plan.Node, str], profile: Profile | None) 
         if measured is not None:
             found |= {names[n]: measured * _WEIGHT.get(kind_of(n), 1.0) / total for n in mine}
         else:
-            found |= {names[q.root]: float(q.cost_us) for q in task.queries if q.cost_us is not None and q.root in names}
+            found |= {
+                names[q.root]: float(q.cost_us) for q in task.queries if q.cost_us is not None and q.root in names
+            }
     return found
 
 

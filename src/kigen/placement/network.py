@@ -1,8 +1,9 @@
-"""Ways through the network: the route from each node to each other, and the tree on which a stream reaches all who want it.
+"""Ways through the network: the route from each node to each other, and the tree on which a stream reaches all who want
+it.
 
-A route has the fewest links (each link costs the stream's traffic once), among those the least delay.
-Invariant: the routes from one node form a tree, so a stream that goes to several nodes takes every link once.
-Cost: one shortest-path search a node, on first use.
+A route has the fewest links (each link costs the stream's traffic once), among those the least delay. Invariant: the
+routes from one node form a tree, so a stream that goes to several nodes takes every link once. Cost: one shortest-path
+search a node, on first use.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class Network:
         return tuple(reversed(links))
 
     def tree(self, origins: Iterable[str], targets: Iterable[str]) -> Route:
-        """The links of a stream that is at all `origins` and wanted at all `targets`, outwards; ValueError where there is no way."""
+        """The links of a stream that is at all `origins` and wanted at all `targets`, outwards; ValueError where there
+        is no way."""
         starts, links = list(origins), dict[tuple[str, str], None]()
         for target in dict.fromkeys(targets):
             near = [(self.reach(o)[target][:2], o) for o in starts if target in self.reach(o)]

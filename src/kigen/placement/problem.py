@@ -1,10 +1,10 @@
 """The placement problem, free of CQL: nodes, links, streams, operators, and outputs with deadlines.
 
-Times are microseconds. An *activation* is what arrives at once: `tuples` of a source stream, every `period_us` (None: once only, as
-in the paper's worked example). From it follows what every operator has to do in an activation, its work.
+Times are microseconds. An *activation* is what arrives at once: `tuples` of a source stream, every `period_us` (None:
+once only, as in the paper's worked example). From it follows what every operator has to do in an activation, its work.
 
-Invariant: a `Problem` that was constructed is sound (names exist, no cycles, every stream has one producer or birthplace); all
-derived figures are computed once. Cost: linear in operators and their inputs.
+Invariant: a `Problem` that was constructed is sound (names exist, no cycles, every stream has one producer or
+birthplace); all derived figures are computed once. Cost: linear in operators and their inputs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Link:
 
 @dataclass(frozen=True)
 class Stream:
-    """`born`: the nodes whose sources give it; empty for what an operator gives, whose `tuples` and `period_us` follow from its inputs."""
+    """`born`: the nodes whose sources give it; empty for what an operator gives, whose `tuples` and `period_us` follow
+    from its inputs."""
 
     name: str
     born: tuple[str, ...] = ()
@@ -52,8 +53,8 @@ class Stream:
 
 @dataclass(frozen=True)
 class Operator:
-    """`nodes`: where it may run; empty: anywhere. `waits`: one run for a tuple from each input (the paper's operators of several
-    inputs); otherwise each tuple of each input is one run. `selectivity`: tuples out for each run."""
+    """`nodes`: where it may run; empty: anywhere. `waits`: one run for a tuple from each input (the paper's operators
+    of several inputs); otherwise each tuple of each input is one run. `selectivity`: tuples out for each run."""
 
     name: str
     inputs: tuple[str, ...]
@@ -100,7 +101,9 @@ class Problem:
         for output in self.outputs:
             _known((output.stream,), streams, f"output {output.name}", "stream")
             _known((output.sink,), nodes, f"output {output.name}", "node")
-            _require(output.deadline_us > 0, f"output {output.name}: deadline_us must be above 0; got {output.deadline_us:g}")
+            _require(
+                output.deadline_us > 0, f"output {output.name}: deadline_us must be above 0; got {output.deadline_us:g}"
+            )
         for stream in self.streams:
             _known(stream.born, nodes, f"stream {stream.name}", "node")
             maker = self.producer.get(stream.name)
@@ -113,7 +116,8 @@ class Problem:
         idle = [o.name for o in self.operators if o.name not in served]
         _require(not idle, f"nothing wants the results of {', '.join(idle)}: add an output, or leave them out")
 
-    # --- by name -------------------------------------------------------------------------------------------------------
+    # --- by name
+    # -------------------------------------------------------------------------------------------------------
 
     @cached_property
     def node(self) -> dict[str, Node]:
@@ -135,14 +139,18 @@ class Problem:
     def link(self) -> dict[tuple[str, str], Link]:
         return {(l.source, l.target): l for l in self.links}
 
-    # --- structure -----------------------------------------------------------------------------------------------------
+    # --- structure
+    # -----------------------------------------------------------------------------------------------------
 
     @cached_property
     def producer(self) -> dict[str, str]:
         """The operator that gives a stream; source streams are not in it."""
         made: dict[str, str] = {}
         for op in self.operators:
-            _require(op.output not in made, f"stream {op.output} is given by both {made.get(op.output)} and {op.name}: give each its own")
+            _require(
+                op.output not in made,
+                f"stream {op.output} is given by both {made.get(op.output)} and {op.name}: give each its own",
+            )
             made[op.output] = op.name
         return made
 
@@ -157,7 +165,10 @@ class Problem:
     @cached_property
     def before(self) -> dict[str, tuple[str, ...]]:
         """The operators that feed an operator directly."""
-        return {o.name: tuple(dict.fromkeys(self.producer[s] for s in o.inputs if s in self.producer)) for o in self.operators}
+        return {
+            o.name: tuple(dict.fromkeys(self.producer[s] for s in o.inputs if s in self.producer))
+            for o in self.operators
+        }
 
     @cached_property
     def order(self) -> tuple[str, ...]:
@@ -185,7 +196,8 @@ class Problem:
         everywhere = tuple(n.name for n in self.nodes)
         return {o.name: o.nodes or everywhere for o in self.operators}
 
-    # --- what an activation brings ---------------------------------------------------------------------------------------
+    # --- what an activation brings
+    # ---------------------------------------------------------------------------------------
 
     @cached_property
     def tuples(self) -> dict[str, float]:
@@ -208,7 +220,8 @@ class Problem:
 
     @cached_property
     def period_us(self) -> dict[str, float | None]:
-        """Of each stream; where inputs differ, the shortest (which counts the slower ones too often, never too rarely)."""
+        """Of each stream; where inputs differ, the shortest (which counts the slower ones too often, never too
+        rarely)."""
         found = {s.name: s.period_us for s in self.streams if s.name not in self.producer}
         for name in self.order:
             op = self.operator[name]
@@ -241,7 +254,9 @@ def _require(held: bool, message: str) -> None:
 
 def _known(names: Iterable[str], known: set[str], where: str, what: str) -> None:
     for name in names:
-        _require(name in known, f"{where} names {what} {name}, which does not exist; there is {', '.join(sorted(known))}")
+        _require(
+            name in known, f"{where} names {what} {name}, which does not exist; there is {', '.join(sorted(known))}"
+        )
 
 
 def _twice(names: list[str]) -> str:
@@ -250,5 +265,8 @@ def _twice(names: list[str]) -> str:
 
 def _origin(stream: Stream, maker: str | None) -> str:
     if maker is not None:
-        return f"stream {stream.name} is given by operator {maker} and born at {', '.join(stream.born)}: it must be one of them"
+        return (
+            f"stream {stream.name} is given by operator {maker} and born at {', '.join(stream.born)}: it must be "
+            "one of them"
+        )
     return f"stream {stream.name} comes from nowhere: say at which node it is born"

@@ -1,7 +1,7 @@
 """Costs and rates as a trial run measured them: the report that `kigen run --report` wrote.
 
-Read are the cost a tuple of each task (`costs.tasks`), what went into and out of each query, and the length of the run. What is missing
-stays unknown, and `from_plan` falls back on guesses and says so.
+Read are the cost a tuple of each task (`costs.tasks`), what went into and out of each query, and the length of the run.
+What is missing stays unknown, and `from_plan` falls back on guesses and says so.
 """
 
 from __future__ import annotations

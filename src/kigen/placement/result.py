@@ -1,6 +1,7 @@
 """What a placement says: nodes of operators, ways of streams, sub-deadlines, tasks, loads, and how good the answer is.
 
-Invariant: plain frozen data; nothing here is computed, so that it can be written as JSON, compared and handed to simulator and nodes.
+Invariant: plain frozen data; nothing here is computed, so that it can be written as JSON, compared and handed to
+simulator and nodes.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class Task:
 
 @dataclass(frozen=True)
 class NodeLoad:
-    """`cpu`: share of time with work (None without periods). `demand`: the largest, over time spans, of work due within it over its
-    length: above 1 no order of work can meet all sub-deadlines."""
+    """`cpu`: share of time with work (None without periods). `demand`: the largest, over time spans, of work due within
+    it over its length: above 1 no order of work can meet all sub-deadlines."""
 
     cpu: float | None
     demand: float
@@ -44,11 +45,11 @@ class LinkLoad:
 
 @dataclass(frozen=True)
 class Placement:
-    """`nodes`: operator -> node. `routes`: stream -> the links it takes, relays included, from where it is made outwards.
-    `sub_deadlines_us`: (output, operator) -> its share of that output's deadline. `operator_us`: the least of them over outputs.
-    `traffic` in bytes a second (bytes of an activation where nothing is periodic), `bound`: no placement with these sub-deadlines has
-    less; `gap` between them. `spread`: the paper's objective. `holds`: the demand test of every node, blocking and jitter included,
-    passed, and no path is longer than its deadline."""
+    """`nodes`: operator -> node. `routes`: stream -> the links it takes, relays included, from where it is made
+    outwards. `sub_deadlines_us`: (output, operator) -> its share of that output's deadline. `operator_us`: the least of
+    them over outputs. `traffic` in bytes a second (bytes of an activation where nothing is periodic), `bound`: no
+    placement with these sub-deadlines has less; `gap` between them. `spread`: the paper's objective. `holds`: the
+    demand test of every node, blocking and jitter included, passed, and no path is longer than its deadline."""
 
     nodes: dict[str, str]
     routes: dict[str, tuple[tuple[str, str], ...]]

@@ -10,9 +10,9 @@ import hashlib
 from typing import Any
 
 from kigen.placement.from_plan import PlacedPlan
-from kigen.placement.nodes_file import NodesFile
+from kigen.placement.nodes_file.file import NodesFile
 from kigen.placement.result import LinkLoad, NodeLoad, Placement, Task
-from kigen.plan.nodes import App
+from kigen.plan.logical import App
 
 FORMAT = 1
 
@@ -22,7 +22,8 @@ class PlacementMismatch(ValueError):
 
 
 def fingerprint(app: App, planned: PlacedPlan, nodes: NodesFile, allocate: str) -> str:
-    """Of what a placement depends on, and the app itself: queues and states of another one are worth nothing. Addresses may change."""
+    """Of what a placement depends on, and the app itself: queues and states of another one are worth nothing. Addresses
+    may change."""
     text = repr((app.streams, app.queries, planned.problem, allocate, [(n.name, n.speed) for n in nodes.nodes]))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -35,10 +36,13 @@ def to_json(placed: Placement, of: str) -> dict[str, Any]:
 
 def from_json(stored: Any, of: str, file: str) -> Placement:
     if not isinstance(stored, dict) or stored.get("format") != FORMAT:
-        raise PlacementMismatch(f"{file}: a placement of format {FORMAT} is required: delete the file, and a new one is made")
+        raise PlacementMismatch(
+            f"{file}: a placement of format {FORMAT} is required: delete the file, and a new one is made"
+        )
     if stored["of"] != of:
         raise PlacementMismatch(
-            f"{file} is a placement of another app, or of other nodes, costs or rates: undo the change to go on from there, or give "
+            f"{file} is a placement of another app, or of other nodes, costs or rates: undo the change to go on from "
+            "there, or give "
             "another --state directory (or delete this one) to start from the beginning"
         )
     value = dict(stored["placement"])

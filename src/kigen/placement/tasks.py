@@ -1,9 +1,10 @@
 """Task extraction: which operators of a node run as one, and how long a task may take.
 
-Two operators merge when the first gives its stream to the second only and the second reads nothing else; where the first gives it to
-several, along the one on the way to the shortest end-to-end deadline. A task's sub-deadline is the sum of its operators'.
-Merging at a branch makes the other branches wait for the whole task, so it is done only where their deadlines still hold.
-Invariant: every operator is in exactly one task; the operators of a task form a path on one node. Cost: operators times merges at branches.
+Two operators merge when the first gives its stream to the second only and the second reads nothing else; where the
+first gives it to several, along the one on the way to the shortest end-to-end deadline. A task's sub-deadline is the
+sum of its operators'. Merging at a branch makes the other branches wait for the whole task, so it is done only where
+their deadlines still hold. Invariant: every operator is in exactly one task; the operators of a task form a path on one
+node. Cost: operators times merges at branches.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class _Groups:
         return sum(self.operator_us[o] for o in self.members[head])
 
 
-def extract_tasks(problem: Problem, nodes: Mapping[str, str], operator_us: Mapping[str, float], arrivals: Arrivals) -> tuple[Task, ...]:
+def extract_tasks(
+    problem: Problem, nodes: Mapping[str, str], operator_us: Mapping[str, float], arrivals: Arrivals
+) -> tuple[Task, ...]:
     groups = _Groups(problem, nodes, operator_us, arrivals)
     sinks = {o.stream for o in problem.outputs}
     tightest = _tightest(problem)
@@ -89,7 +92,11 @@ def _task(groups: _Groups, number: int, head: str) -> Task:
     speed = problem.node[groups.nodes[head]].speed
     inside = {problem.operator[o].output for o in operators}
     wanted = {o.stream for o in problem.outputs}
-    given = [s for o in operators if (s := problem.operator[o].output) in wanted or set(problem.consumers[s]) - set(operators)]
+    given = [
+        s
+        for o in operators
+        if (s := problem.operator[o].output) in wanted or set(problem.consumers[s]) - set(operators)
+    ]
     one, tuple_us = 1.0, 0.0
     for o in operators:
         tuple_us += one * problem.operator[o].cost_us
@@ -108,7 +115,8 @@ def _task(groups: _Groups, number: int, head: str) -> Task:
 
 
 def _finish(groups: _Groups) -> dict[str, float]:
-    """Stream -> when it is there at the latest, after the birth of its tuples; a task gives all its streams by its own end."""
+    """Stream -> when it is there at the latest, after the birth of its tuples; a task gives all its streams by its own
+    end."""
     problem, finish = groups.problem, dict[str, float]()
     for o in problem.order:
         if groups.head[o] == o:
@@ -117,7 +125,9 @@ def _finish(groups: _Groups) -> dict[str, float]:
     return finish
 
 
-def finish_us(problem: Problem, tasks: tuple[Task, ...], arrivals: Arrivals, nodes: Mapping[str, str]) -> dict[str, float]:
+def finish_us(
+    problem: Problem, tasks: tuple[Task, ...], arrivals: Arrivals, nodes: Mapping[str, str]
+) -> dict[str, float]:
     """Stream -> when it is there at the latest, by the sub-deadlines of tasks."""
     order = {o: i for i, o in enumerate(problem.order)}
     finish: dict[str, float] = {}
@@ -127,11 +137,15 @@ def finish_us(problem: Problem, tasks: tuple[Task, ...], arrivals: Arrivals, nod
     return finish
 
 
-def _release(problem: Problem, arrivals: Arrivals, nodes: Mapping[str, str], finish: Mapping[str, float], first: str) -> float:
+def _release(
+    problem: Problem, arrivals: Arrivals, nodes: Mapping[str, str], finish: Mapping[str, float], first: str
+) -> float:
     return max(finish.get(s, 0.0) + arrivals[s][nodes[first]] for s in problem.operator[first].inputs)
 
 
-def late(problem: Problem, arrivals: Arrivals, nodes: Mapping[str, str], finish: Mapping[str, float]) -> dict[str, float]:
+def late(
+    problem: Problem, arrivals: Arrivals, nodes: Mapping[str, str], finish: Mapping[str, float]
+) -> dict[str, float]:
     """Output -> by how much its longest path is beyond its deadline, where it is."""
     found = {}
     for output in problem.outputs:

@@ -1,8 +1,10 @@
-"""What of an app will cost more than its author may expect, as warnings: joins that form all pairs, and state that never ends.
+"""What of an app will cost more than its author may expect, as warnings: joins that form all pairs, and state that
+never ends.
 
-Looks at the plans as they run, after all rewrites: a cross product as written is no matter if a condition further out became its key.
-Invariant: one warning per join and per window, at its place in the text; an equal window written twice is one state, so one warning.
-Not warned of: a side that never holds more than one row, as the result of a global aggregate; it multiplies nothing.
+Looks at the plans as they run, after all rewrites: a cross product as written is no matter if a condition further out
+became its key. Invariant: one warning per join and per window, at its place in the text; an equal window written twice
+is one state, so one warning. Not warned of: a side that never holds more than one row, as the result of a global
+aggregate; it multiplies nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from kigen.language.errors import CqlWarning
 from kigen.language.source import Source
 from kigen.plan.estimates import Rates, most_rows, one_row
 from kigen.plan.labels import describe_node
-from kigen.plan.nodes import (
+from kigen.plan.logical import (
     Aggregate,
     Distinct,
     Except,
@@ -38,12 +40,17 @@ def cost_warnings(queries: Iterable[Query], source: Source, rates: Rates) -> tup
     """All warnings, in the order of the text."""
     nodes = [node for query in queries for node in query.root.walk()]
     joins = {n.place: n for n in nodes if isinstance(n, Join) and n.place is not None and not n.left_keys}
-    found = [(place, _join_warning(source, place, join, rates)) for place, join in joins.items() if not _multiplies_nothing(join)]
+    found = [
+        (place, _join_warning(source, place, join, rates))
+        for place, join in joins.items()
+        if not _multiplies_nothing(join)
+    ]
     found += _endless_windows(nodes, source)
     return tuple(warning for _, warning in sorted(found, key=lambda each: each[0]))
 
 
-# --- joins without an equality ------------------------------------------------------------------------------------------
+# --- joins without an equality
+# ------------------------------------------------------------------------------------------
 
 
 def _multiplies_nothing(join: Join) -> bool:
@@ -52,11 +59,16 @@ def _multiplies_nothing(join: Join) -> bool:
 
 def _join_warning(source: Source, place: Place, join: Join, rates: Rates) -> CqlWarning:
     left, right = _called(join.left), _called(join.right)
-    both = (f"each tuple of {left} meets {_rows(join.right, rates)}", f"each tuple of {right} meets {_rows(join.left, rates)}")
+    both = (
+        f"each tuple of {left} meets {_rows(join.right, rates)}",
+        f"each tuple of {right} meets {_rows(join.left, rates)}",
+    )
     costs = ", ".join(dict.fromkeys(both))
     if join.comparisons:
         message = f"this join has no equality, only an inequality: {costs}, as far as the inequality allows"
-        return source.warning(place, message, "add an equality between both, as in ON x.k = y.k AND ..., or narrow the windows")
+        return source.warning(
+            place, message, "add an equality between both, as in ON x.k = y.k AND ..., or narrow the windows"
+        )
     message = f"this join is a cross product: {costs}"
     if join.residual is not None:
         message += "; only then is its condition tested"
@@ -99,7 +111,8 @@ def _is_known(window: Window, rates: Rates) -> bool:
     return window.kind in (WindowKind.ROWS, WindowKind.NOW)
 
 
-# --- state that never ends ----------------------------------------------------------------------------------------------
+# --- state that never ends
+# ----------------------------------------------------------------------------------------------
 
 
 def _endless_windows(nodes: list[Node], source: Source) -> list[tuple[Place, CqlWarning]]:
@@ -119,7 +132,8 @@ def _endless_windows(nodes: list[Node], source: Source) -> list[tuple[Place, Cql
 
 
 def _keys_never_end(node: Keeper) -> bool:
-    """Joins keep rows; groups and sets keep a row per value: a global aggregate and BOOLEAN columns alone have an end."""
+    """Joins keep rows; groups and sets keep a row per value: a global aggregate and BOOLEAN columns alone have an
+    end."""
     if isinstance(node, Join):
         return True
     columns = [node.schema[k] for k in range(len(node.keys))] if isinstance(node, Aggregate) else node.schema
@@ -137,7 +151,9 @@ def _fed_by(keeper: Keeper) -> Iterator[Window]:
             waiting += node.children
 
 
-def _window_warning(source: Source, place: Place, others: list[Place], window: Window, readers: list[Keeper]) -> CqlWarning:
+def _window_warning(
+    source: Source, place: Place, others: list[Place], window: Window, readers: list[Keeper]
+) -> CqlWarning:
     stream = _stream(window)
     kinds = [reader for reader in readers if isinstance(reader, Join)] or readers
     if isinstance(kinds[0], Join):
@@ -150,4 +166,8 @@ def _window_warning(source: Source, place: Place, others: list[Place], window: W
     lines = sorted({source.error(p, "").line for p in others} - {source.error(place, "").line})
     also = f"; the same window: line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}" if lines else ""
     message = f"this window never ends: {what}, so memory grows as long as the app runs{also}"
-    return source.warning(place, message, "write [RANGE n UNIT] or [PARTITION BY key ROWS n], unless the stream or its keys come to an end")
+    return source.warning(
+        place,
+        message,
+        "write [RANGE n UNIT] or [PARTITION BY key ROWS n], unless the stream or its keys come to an end",
+    )

@@ -1,14 +1,15 @@
 """Rough sizes of relations: how many rows are alive at a time, from windows and declared rates.
 
-Used to order joins and to say what a join costs. Invariant: a size grows with its windows; without a declared rate a stream counts as one
-of a thousand tuples per second, so sizes then only tell wider windows from narrower ones. Cost: a walk over the plan.
+Used to order joins and to say what a join costs. Invariant: a size grows with its windows; without a declared rate a
+stream counts as one of a thousand tuples per second, so sizes then only tell wider windows from narrower ones. Cost: a
+walk over the plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kigen.plan.nodes import (
+from kigen.plan.logical import (
     Aggregate,
     Distinct,
     Except,

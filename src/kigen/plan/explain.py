@@ -1,7 +1,8 @@
 """The plan for people and tools: a tree of each query as text, JSON or a mermaid graph.
 
-Invariant: a sub-plan that is used more than once is shown once, where it is first met, and referred to by its mark (`#1`) afterwards:
-what is shown once runs once. Below a shared join stand the widest windows, and its slices: what MQT runs first, and how urgently.
+Invariant: a sub-plan that is used more than once is shown once, where it is first met, and referred to by its mark
+(`#1`) afterwards: what is shown once runs once. Below a shared join stand the widest windows, and its slices: what MQT
+runs first, and how urgently.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from kigen.plan.labels import describe_node, duration_text, stream_text
-from kigen.plan.nodes import Aggregate, App, Node, Query, Scan
-from kigen.plan.shared_join import SharedJoin
-from kigen.plan.slices_text import slice_lines, slices_json
+from kigen.plan.logical import Aggregate, App, Node, Query, Scan
+from kigen.plan.shared_joins.share_nodes import SharedJoin
+from kigen.plan.shared_joins.slices_text import slice_lines, slices_json
 from kigen.plan.tasks import Task, extract_tasks
 from kigen.plan.types import Schema
 
@@ -52,7 +53,8 @@ def shared_marks(app: App) -> dict[Node, int]:
 
 
 def tree_children(node: Node) -> tuple[Node, ...]:
-    """The inputs of a node. An aggregate's presence windows lie below its input mostly; a shared join's own windows are shown, too."""
+    """The inputs of a node. An aggregate's presence windows lie below its input mostly; a shared join's own windows are
+    shown, too."""
     if isinstance(node, SharedJoin):
         return (node.join.left, node.join.right)
     if isinstance(node, Aggregate):
@@ -68,7 +70,8 @@ def tree_walk(root: Node) -> Iterator[Node]:
     yield root
 
 
-# --- text ---------------------------------------------------------------------------------------------------------------
+# --- text
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def _text(app: App) -> str:
@@ -101,7 +104,9 @@ def _query_line(query: Query) -> str:
     return "  ".join(parts)
 
 
-def _tree(node: Node, marks: dict[Node, int], notes: dict[Node, list[str]], shown: set[Node], first: str, rest: str) -> list[str]:
+def _tree(
+    node: Node, marks: dict[Node, int], notes: dict[Node, list[str]], shown: set[Node], first: str, rest: str
+) -> list[str]:
     mark = f" #{marks[node]}" if node in marks else ""
     if mark and node in shown:
         label = describe_node(node)
@@ -120,7 +125,8 @@ def _columns(schema: Schema) -> str:
     return ", ".join(f"{c.name} {c.type}" for c in schema)
 
 
-# --- json ---------------------------------------------------------------------------------------------------------------
+# --- json
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def _json(app: App) -> dict[str, Any]:
@@ -132,7 +138,8 @@ def _json(app: App) -> dict[str, Any]:
             ids.setdefault(node, len(ids))
     return {
         "streams": [
-            {"name": s.name, "columns": _json_schema(s.schema), "source": s.source.name, "about": stream_text(s)} for s in app.streams
+            {"name": s.name, "columns": _json_schema(s.schema), "source": s.source.name, "about": stream_text(s)}
+            for s in app.streams
         ],
         "nodes": [
             {
@@ -158,10 +165,17 @@ def _json(app: App) -> dict[str, Any]:
             for q in app.queries
         ],
         "tasks": [
-            {"name": t.name, "queries": [q.name for q in t.queries], "streams": list(t.streams), "deadline_us": t.deadline_us}
+            {
+                "name": t.name,
+                "queries": [q.name for q in t.queries],
+                "streams": list(t.streams),
+                "deadline_us": t.deadline_us,
+            }
             for t in tasks
         ],
-        "shared_joins": [{"task": t.name, "node": ids[join], **told} for t in tasks for join, told in slices_json(t, app)],
+        "shared_joins": [
+            {"task": t.name, "node": ids[join], **told} for t in tasks for join, told in slices_json(t, app)
+        ],
     }
 
 
@@ -169,7 +183,8 @@ def _json_schema(schema: Schema) -> list[dict[str, str]]:
     return [{"name": c.name, "type": c.type.value} for c in schema]
 
 
-# --- mermaid ------------------------------------------------------------------------------------------------------------
+# --- mermaid
+# ------------------------------------------------------------------------------------------------------------
 
 
 def _mermaid(app: App) -> str:

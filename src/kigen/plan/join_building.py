@@ -1,8 +1,10 @@
-"""Builds a join from its keys and conditions: key expressions become columns of its inputs, inequalities become hints for its index.
+"""Builds a join from its keys and conditions: key expressions become columns of its inputs, inequalities become hints
+for its index.
 
-Invariant: the rows are those of the cross product for which every key pair is equal and every condition true. The residual holds all
-conditions; a `Comparison` only repeats what one of them demands, in a form that an index can use. A hint may be weaker than its condition
-and is never stronger: where DuckDB compares exact decimals, the hint compares doubles, and `<` becomes `<=`.
+Invariant: the rows are those of the cross product for which every key pair is equal and every condition true. The
+residual holds all conditions; a `Comparison` only repeats what one of them demands, in a form that an index can use. A
+hint may be weaker than its condition and is never stronger: where DuckDB compares exact decimals, the hint compares
+doubles, and `<` becomes `<=`.
 """
 
 from __future__ import annotations
@@ -10,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kigen.plan.binder.duck import DuckError, Types, describe, is_exact, kigen_type
-from kigen.plan.columns import all_of, bare, columns_of, moved, shown
-from kigen.plan.conditions import Compared, comparisons_of, parts_of
-from kigen.plan.nodes import Comparison, Expr, Join, Node, Project
+from kigen.plan.binder.expressions.duckdb_types import DuckError, Types, describe, is_exact, kigen_type
+from kigen.plan.expressions.columns import all_of, bare, columns_of, moved, shown
+from kigen.plan.expressions.conditions import Compared, comparisons_of, parts_of
+from kigen.plan.logical import Comparison, Expr, Join, Node, Project
 from kigen.plan.types import Schema, Type
 
 _NUMBERS = frozenset({Type.BIGINT, Type.DOUBLE})
@@ -21,8 +23,9 @@ _ORDERED = frozenset({Type.BIGINT, Type.DOUBLE, Type.TIMESTAMP})
 
 
 def join_of(left: Node, right: Node, keys: Sequence[tuple[Expr, Expr]], conditions: Sequence[Expr]) -> Join:
-    """`keys`: pairs of one type, over the left and over the right input. `conditions` are over the columns of left, then right.
-    The columns of the inputs keep their order; those that are computed for keys and hints come behind the columns of their input."""
+    """`keys`: pairs of one type, over the left and over the right input. `conditions` are over the columns of left,
+    then right. The columns of the inputs keep their order; those that are computed for keys and hints come behind the
+    columns of their input."""
     width = len(left.schema)
     hints = [hint for condition in conditions for part in parts_of(condition.sql) for hint in _hints(part, left, right)]
     new_left, left_places = with_columns(left, [a for a, _ in keys] + [h.left for h in hints])
@@ -70,8 +73,8 @@ class Sides:
 
 
 def sides_of(compared: Compared, left: Node, right: Node) -> Sides | None:
-    """A comparison over the columns of left, then right, as its two sides in one type; None if a side reads both inputs, or neither,
-    or if the types do not meet."""
+    """A comparison over the columns of left, then right, as its two sides in one type; None if a side reads both
+    inputs, or neither, or if the types do not meet."""
     width = len(left.schema)
     for each in (compared, compared.flipped):
         a, b = columns_of(each.left), columns_of(each.right)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kigen.plan.nodes import (
+from kigen.plan.logical import (
     AggFunc,
     Aggregate,
     Except,
@@ -21,7 +21,7 @@ from kigen.plan.nodes import (
     Window,
     WindowKind,
 )
-from kigen.plan.shared_join import JoinShare, SharedJoin, Sizes, window_below
+from kigen.plan.shared_joins.share_nodes import JoinShare, SharedJoin, Sizes, window_below
 
 _UNITS = ((3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"), (1_000, "ms"))
 
@@ -101,8 +101,8 @@ def size_text(by_time: bool, size: int) -> str:
 
 
 def _join(node: Join) -> str:
-    """`on` its keys, `by` the comparisons that an index may use, `where` its conditions. Names alone would be ambiguous: what is written
-    is what the columns are called on each side."""
+    """`on` its keys, `by` the comparisons that an index may use, `where` its conditions. Names alone would be
+    ambiguous: what is written is what the columns are called on each side."""
     left, right = node.left.schema, node.right.schema
     keys = [f"{left[a].name} = {right[b].name}" for a, b in zip(node.left_keys, node.right_keys, strict=True)]
     ordered = [f"{left[c.left].name} {c.op} {right[c.right].name}" for c in node.comparisons]
@@ -114,7 +114,10 @@ def _join(node: Join) -> str:
 
 def _aggregate(node: Aggregate) -> str:
     names = [c.name for c in node.child.schema]
-    calls = [a.func.value.lower() if a.func is AggFunc.COUNT_STAR else f"{a.func.value.lower()}({names[a.arg or 0]})" for a in node.aggs]
+    calls = [
+        a.func.value.lower() if a.func is AggFunc.COUNT_STAR else f"{a.func.value.lower()}({names[a.arg or 0]})"
+        for a in node.aggs
+    ]
     keys = f" by {', '.join(names[k] for k in node.keys)}" if node.keys else ""
     return f"aggregate {', '.join(calls)}{keys}" if calls else f"group{keys}"
 
@@ -125,7 +128,8 @@ def _item(expr: Expr, name: str, child: Node) -> str:
 
 
 def _named(expr: Expr, child: Node) -> str:
-    """The expression over the child's names: a bare column is called what the child calls it now, not what the user once wrote."""
+    """The expression over the child's names: a bare column is called what the child calls it now, not what the user
+    once wrote."""
     if expr.column is not None:
         return _label(child, expr.column)
     cast = re.fullmatch(r"CAST\(c(\d+) AS (\w+)\)", expr.sql)

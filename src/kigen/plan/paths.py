@@ -1,7 +1,8 @@
-"""Which files an app reads and which it writes, and where the two meet: an output must touch neither an input nor another output.
+"""Which files an app reads and which it writes, and where the two meet: an output must touch neither an input nor
+another output.
 
-Paths are compared as the file system sees them: symbolic links are followed, two names of one file are one, and an input that is a
-directory or a pattern counts with every name that it would read. Files are looked at, never opened.
+Paths are compared as the file system sees them: symbolic links are followed, two names of one file are one, and an
+input that is a directory or a pattern counts with every name that it would read. Files are looked at, never opened.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from kigen.plan.nodes import LINK, App, Connector
+from kigen.plan.logical import LINK, App, Connector
 
 SUFFIXES = {"csv": (".csv",), "jsonl": (".jsonl", ".ndjson", ".json"), "parquet": (".parquet",)}
 _PART = "part-00000.parquet"  # what a directory of parquet holds
@@ -76,7 +77,11 @@ class Output:
 
 def inputs_of(app: App, app_file: str | None = None) -> list[Input]:
     found = [
-        Input(f"the input of stream {stream.name}", _full(app, str(stream.source.option("path"))), SUFFIXES[stream.source.name])
+        Input(
+            f"the input of stream {stream.name}",
+            _full(app, str(stream.source.option("path"))),
+            SUFFIXES[stream.source.name],
+        )
         for stream in app.streams
         if stream.source.name in SUFFIXES
     ]

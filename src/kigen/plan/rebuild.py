@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
-from kigen.plan.nodes import Node
+from kigen.plan.logical import Node
 
 
 def with_children(node: Node, change: Callable[[Node], Node]) -> Node:

@@ -1,16 +1,18 @@
-"""Tasks: the connected groups of queries that share state. Each task runs as one keyed operator on Spark, with its own clock.
+"""Tasks: the connected groups of queries that share state. Each task runs as one keyed operator on Spark, with its own
+clock.
 
-Two queries are of one task when they have a window, or anything above a window, in common; reading the same stream is not sharing. A query
-with a FIRM deadline shares with others of the same FIRM deadline only: tuples may be missing from its windows that the others hold.
-Joins that differ in their windows are made one first (kigen.plan.sharing), so their queries are of one task, too.
+Two queries are of one task when they have a window, or anything above a window, in common; reading the same stream is
+not sharing. A query with a FIRM deadline shares with others of the same FIRM deadline only: tuples may be missing from
+its windows that the others hold. Joins that differ in their windows are made one first
+(kigen.plan.shared_joins.sharing), so their queries are of one task, too.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kigen.plan.nodes import App, Node, Query, Scan
-from kigen.plan.sharing import share_joins
+from kigen.plan.logical import App, Node, Query, Scan
+from kigen.plan.shared_joins.sharing import share_joins
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class Task:
 
 
 def extract_tasks(app: App) -> tuple[Task, ...]:
-    """Group the app's queries by shared sub-plans, in the order of their first query. Their plans are those that run."""
+    """Group the app's queries by shared sub-plans, in the order of their first query. Their plans are those that
+    run."""
     groups: list[tuple[list[Query], set[Node]]] = []
     for query in share_joins(app.queries) if app.sharing else app.queries:
         nodes = {n for n in query.root.walk() if not isinstance(n, Scan)}

@@ -49,5 +49,6 @@ Schema = tuple[Column, ...]
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
-    """The Arrow schema of a block's columns inside the kernel: positional names c0, c1, ... (names may repeat in SQL)."""
+    """The Arrow schema of a block's columns inside the kernel: positional names c0, c1, ... (names may repeat in
+    SQL)."""
     return pa.schema([pa.field(f"c{i}", column.type.arrow) for i, column in enumerate(schema)])

@@ -1,11 +1,12 @@
-"""Deadlines: which basic batches of which tasks run next. Pure: events in, decisions out; no clock, no I/O, no threads."""
+"""Deadlines: which basic batches of which tasks run next. Pure: events in, decisions out; no clock, no I/O, no
+threads."""
 
-from kigen.schedule.adaptivity_controller import READINGS
+from kigen.schedule.adaptive.adaptivity_controller import READINGS
 from kigen.schedule.cost_model import CostModel
-from kigen.schedule.events import Completion, Decision, Grant, Policy, ScheduledTask
+from kigen.schedule.interface import Completion, Decision, Grant, Policy, ScheduledTask
 from kigen.schedule.load_shedder import LoadShedder
 from kigen.schedule.policies import DEFAULT_POLICY, POLICY_NAMES, PolicyError, Settings, make_policy
-from kigen.schedule.reading import read_policy
+from kigen.schedule.policy_spec import read_policy
 
 __all__ = [
     "DEFAULT_POLICY",

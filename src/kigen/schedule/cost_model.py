@@ -1,11 +1,14 @@
-"""What a micro-batch costs: a fixed part, a part for each task in it, a part for each tuple. Learnt from the lengths of batches alone.
+"""What a micro-batch costs: a fixed part, a part for each task in it, a part for each tuple. Learnt from the lengths of
+batches alone.
 
-The model is length = F + A * (tasks in the batch) + sum over tasks of n_i * c_i + noise. The estimate is recursive least squares, as a
-Kalman filter: its covariance gives every estimate its spread, and every prediction too. First guesses of tuple costs are taken to be wrong
-together (a common factor: the machine) as well as one by one. Two things make it robust: a surprise counts for at most `CLIP` standard
-deviations, and estimates keep a little variance for ever (`DRIFT`), more when surprises agree: the model follows a machine that changes.
+The model is length = F + A * (tasks in the batch) + sum over tasks of n_i * c_i + noise. The estimate is recursive
+least squares, as a Kalman filter: its covariance gives every estimate its spread, and every prediction too. First
+guesses of tuple costs are taken to be wrong together (a common factor: the machine) as well as one by one. Two things
+make it robust: a surprise counts for at most `CLIP` standard deviations, and estimates keep a little variance for ever
+(`DRIFT`), more when surprises agree: the model follows a machine that changes.
 
-Invariant: estimates are never negative. Cost: a prediction O(tasks in the batch); learning from a batch O(tasks^2), 0.1 ms for 300 tasks.
+Invariant: estimates are never negative. Cost: a prediction O(tasks in the batch); learning from a batch O(tasks^2), 0.1
+ms for 300 tasks.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from kigen.schedule.events import Floats, Grant, ScheduledTask
+from kigen.schedule.interface import Floats, Grant, ScheduledTask
 
 CLIP = 3.0
 DRIFT = 0.005  # relative change of an estimate that is expected between two batches
@@ -27,8 +30,11 @@ _TASKS = 2  # where tuple costs begin in the vector of estimates; before them F 
 
 
 class CostModel:
-    def __init__(self, tasks: Sequence[ScheduledTask], fixed_us: float, learning: bool = True, doubt: float = 3.0) -> None:
-        """`fixed_us` and the tasks' `cost_us` are first guesses; `doubt`: how far those of tuples may be off, relative."""
+    def __init__(
+        self, tasks: Sequence[ScheduledTask], fixed_us: float, learning: bool = True, doubt: float = 3.0
+    ) -> None:
+        """`fixed_us` and the tasks' `cost_us` are first guesses; `doubt`: how far those of tuples may be off,
+        relative."""
         self.names = [task.name for task in tasks]
         guesses = np.maximum(np.array([task.cost_us for task in tasks], np.float64), _LEAST_US)
         self._estimates: Floats = np.concatenate(([float(fixed_us), 0.0], guesses))
@@ -37,7 +43,9 @@ class CostModel:
         if learning:
             self._covariance = np.zeros((len(tasks) + _TASKS,) * 2)
             self._covariance[_TASKS:, _TASKS:] = (_TOGETHER * doubt) ** 2 * np.outer(guesses, guesses)
-            spread = np.concatenate(([min(0.5, doubt) * fixed_us + 1.0, min(0.02, 0.1 * doubt) * fixed_us], doubt * guesses))
+            spread = np.concatenate(
+                ([min(0.5, doubt) * fixed_us + 1.0, min(0.02, 0.1 * doubt) * fixed_us], doubt * guesses)
+            )
             self._covariance += np.diag(spread**2)
         self.noise_var = (0.05 * fixed_us) ** 2 + 1.0
         self.observed = 0
@@ -87,8 +95,11 @@ class CostModel:
         np.maximum(self._estimates, 0.0, out=self._estimates)
         np.maximum(self._estimates[_TASKS:], _LEAST_US, out=self._estimates[_TASKS:])
         self._covariance -= np.outer(related / total, related)
-        self._covariance[rows, rows] = np.maximum(self._covariance[rows, rows], 0.0) + (DRIFT * self._estimates[rows]) ** 2
-        # The share of the surprise that the unknown costs do not explain is noise; bounded, so that one outlier does not blind the model.
+        self._covariance[rows, rows] = (
+            np.maximum(self._covariance[rows, rows], 0.0) + (DRIFT * self._estimates[rows]) ** 2
+        )
+        # The share of the surprise that the unknown costs do not explain is noise; bounded, so that one outlier does
+        # not blind the model.
         share = self.noise_var / total
         seen = min(surprise * surprise, CLIP * CLIP * total) * share * share
         self.noise_var += (1 - _MEMORY) * (seen + self.noise_var * unknown / total - self.noise_var)
@@ -109,7 +120,11 @@ class CostModel:
         spread = np.sqrt(np.maximum(np.diag(self._covariance), 0.0)) if self._learning else np.zeros(size)
         costs = zip(self.names, self.costs_us.tolist(), spread[_TASKS:].tolist(), strict=True)
         tasks = {name: {"tuple_us": round(cost, 3), "spread_us": round(own, 3)} for name, cost, own in costs}
-        fixed = {"fixed_us": round(self.fixed_us, 1), "fixed_spread_us": round(float(spread[0]), 1), "task_us": round(self.task_us, 1)}
+        fixed = {
+            "fixed_us": round(self.fixed_us, 1),
+            "fixed_spread_us": round(float(spread[0]), 1),
+            "task_us": round(self.task_us, 1),
+        }
         return {**fixed, "noise_us": round(self.noise_us, 1), "batches": self.observed, "tasks": tasks}
 
     def to_json(self) -> dict[str, Any]:

@@ -1,9 +1,11 @@
-"""Load shedder: a stream may bring at most so many tuples a second; beyond that the least valuable go (SHED ABOVE n PER SECOND BY expr).
+"""Load shedder: a stream may bring at most so many tuples a second; beyond that the least valuable go (SHED ABOVE n PER
+SECOND BY expr).
 
-The rate is kept by second of arrival. Blocks arrive while their second is still running, and what comes later in it is not known: at any
-moment the shedder has kept at most the share of n that the elapsed part of the second allows (rounded up), and of each block it keeps
-the most valuable that this leaves room for. So no second ever keeps more than n, and early tuples cannot use up what later ones need.
-Vectorised; cost: one sort of the block. Nothing else is remembered than one count.
+The rate is kept by second of arrival. Blocks arrive while their second is still running, and what comes later in it is
+not known: at any moment the shedder has kept at most the share of n that the elapsed part of the second allows (rounded
+up), and of each block it keeps the most valuable that this leaves room for. So no second ever keeps more than n, and
+early tuples cannot use up what later ones need. Vectorised; cost: one sort of the block. Nothing else is remembered
+than one count.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from kigen.schedule.events import Ints
+from kigen.schedule.interface import Ints
 
 SECOND_US = 1_000_000
 Mask = npt.NDArray[np.bool_]
@@ -22,14 +24,17 @@ Mask = npt.NDArray[np.bool_]
 class LoadShedder:
     def __init__(self, above_per_second: float) -> None:
         if above_per_second < 0:
-            raise ValueError(f"a rate of 0 or more is required, got {above_per_second}: write SHED ABOVE 800 PER SECOND")
+            raise ValueError(
+                f"a rate of 0 or more is required, got {above_per_second}: write SHED ABOVE 800 PER SECOND"
+            )
         self._limit = above_per_second
         self._second = -(2**62)
         self._kept = 0  # in that second
         self.offered = self.shed = 0
 
     def keep(self, arrivals_us: Ints, values: npt.NDArray[np.float64] | None = None, now_us: int | None = None) -> Mask:
-        """Which tuples of a block stay. Arrivals in order; without values the earliest count most; NaN (and NULL) least of all.
+        """Which tuples of a block stay. Arrivals in order; without values the earliest count most; NaN (and NULL) least
+        of all.
 
         `now_us`: every tuple up to here has been offered with this block; by default up to its last arrival."""
         size = len(arrivals_us)

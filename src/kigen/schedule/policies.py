@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kigen.schedule.adaptivity_controller import DEFAULT_READING, AdaptivityController
+from kigen.schedule.adaptive.adaptivity_controller import DEFAULT_READING, AdaptivityController
+from kigen.schedule.adaptive.scheduler import BatchScheduler
+from kigen.schedule.adaptive.sdmr_monitor import SdmrMonitor
 from kigen.schedule.cost_model import CostModel
-from kigen.schedule.events import Policy, ScheduledTask
-from kigen.schedule.pack import PROTECTED_LOAD, Pack
-from kigen.schedule.packing import AdmitAll, EdfPacking, FifoPacking
-from kigen.schedule.scheduler import BatchScheduler
-from kigen.schedule.sdmr_monitor import SdmrMonitor
+from kigen.schedule.interface import Policy, ScheduledTask
+from kigen.schedule.packing.pack import PROTECTED_LOAD, Pack
+from kigen.schedule.packing.simple_policies import AdmitAll, EdfPacking, FifoPacking
 
 POLICY_NAMES = ("all", "fifo", "edf", "taat", "bts", "bts1", "ats", "ats1", "pack")
 DEFAULT_POLICY = "pack"
@@ -40,12 +40,15 @@ class Settings:
     beta: float = 0.05  # mandf: from which load on FIFO is in force; admandf: where it begins
     period_us: float = 500_000.0  # how often they measure
     ahead: float = 1.0  # how many periods ahead they look for what will be lost
-    length_us: float | None = None  # of a batch of slices; None: five fixed costs, within what the shortest deadline allows
+    length_us: float | None = (
+        None  # of a batch of slices; None: five fixed costs, within what the shortest deadline allows
+    )
     may_drop: bool = True  # False (--drain): nothing is dropped, FIRM or not
 
 
 def make_policy(name: str, tasks: Sequence[ScheduledTask], settings: Settings | None = None) -> Policy:
-    """The policy of that name over these tasks; the index of a task in the list is its number in events and decisions."""
+    """The policy of that name over these tasks; the index of a task in the list is its number in events and
+    decisions."""
     settings = settings or Settings()
     if name not in POLICY_NAMES:
         raise PolicyError(f"no policy '{name}': write one of {', '.join(POLICY_NAMES)}")

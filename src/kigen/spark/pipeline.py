@@ -1,4 +1,5 @@
-"""The streaming query of a run: source, stateful operator, sink, put together. Many queries of one app are this one streaming query."""
+"""The streaming query of a run: source, stateful operator, sink, put together. Many queries of one app are this one
+streaming query."""
 
 from __future__ import annotations
 
@@ -14,14 +15,17 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from kigen.spark import blocks, deaths, manifest, operator
-from kigen.spark.outbox import encode_encoders
-from kigen.spark.session import own_settings, quiet
-from kigen.spark.sink import BatchSink
-from kigen.spark.source import FORMAT_NAME, KigenSource
+from kigen.spark.admission.source import FORMAT_NAME, KigenSource
+from kigen.spark.operator import group_step, manifest, result_rows
+from kigen.spark.operator.outbox import encode_encoders
+from kigen.spark.session.start import own_settings, quiet
+from kigen.spark.sink.batch_sink import BatchSink
 from kigen.spark.spec import RunSpec
+from kigen.spark.watch import worker_deaths
 
-_TOO_SLOW = "Python worker failed to connect back"  # within ten seconds, which cannot be set; a busy machine may need longer
+_TOO_SLOW = (
+    "Python worker failed to connect back"  # within ten seconds, which cannot be set; a busy machine may need longer
+)
 _TRIES = 4
 _LOST = (Py4JNetworkError, ConnectionError, EOFError)
 
@@ -76,11 +80,12 @@ class Pipeline:
 
 def was_killed(error: Exception) -> bool:
     """Whether a process of Spark's ended that nobody had asked to end."""
-    return isinstance(error, _LOST) or deaths.of_a_worker(str(error))
+    return isinstance(error, _LOST) or worker_deaths.of_a_worker(str(error))
 
 
 def warm_up(spark: SparkSession, spec: RunSpec) -> None:
-    """Run one batch of nothing: the first batch of a Spark costs seconds, which no tuple should wait for that has a deadline."""
+    """Run one batch of nothing: the first batch of a Spark costs seconds, which no tuple should wait for that has a
+    deadline."""
     for tried in range(1, _TRIES + 1):
         checkpoint = str(Path(spec.scratch) / f"warm-up-{tried}")
         cold = dataclasses.replace(spec, run_id=f"{spec.run_id}-warm-up-{tried}", checkpoint=checkpoint, warm_up=True)
@@ -93,7 +98,9 @@ def warm_up(spark: SparkSession, spec: RunSpec) -> None:
             return
 
 
-def _start(spark: SparkSession, spec: RunSpec, sink: Callable[[DataFrame, int], None], encoders: str | None = None) -> StreamingQuery:
+def _start(
+    spark: SparkSession, spec: RunSpec, sink: Callable[[DataFrame, int], None], encoders: str | None = None
+) -> StreamingQuery:
     partitions = _partitions(spark, spec)
     text = dataclasses.replace(spec, partitions=partitions).encode()
     with quiet():
@@ -102,9 +109,13 @@ def _start(spark: SparkSession, spec: RunSpec, sink: Callable[[DataFrame, int], 
         frame = spark.readStream.format(FORMAT_NAME).option("spec", text).load()
         if partitions == 1:
             frame = frame.coalesce(1)  # one partition satisfies every distribution: no shuffle, one stage less
-        step = functools.partial(operator.run_group, spec_text=text, encoders_text=encoders)
-        results = frame.groupBy("task", "bucket").applyInPandasWithState(step, blocks.SCHEMA, manifest.STATE_SCHEMA, "append", "NoTimeout")
-        writer = results.writeStream.foreachBatch(sink).option("checkpointLocation", str(Path(spec.checkpoint) / "spark"))
+        step = functools.partial(group_step.run_group, spec_text=text, encoders_text=encoders)
+        results = frame.groupBy("task", "bucket").applyInPandasWithState(
+            step, result_rows.SCHEMA, manifest.STATE_SCHEMA, "append", "NoTimeout"
+        )
+        writer = results.writeStream.foreachBatch(sink).option(
+            "checkpointLocation", str(Path(spec.checkpoint) / "spark")
+        )
         ends = spec.draining or spec.warm_up
         return (writer.trigger(availableNow=True) if ends else writer.trigger(processingTime="0 seconds")).start()
 

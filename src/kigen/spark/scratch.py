@@ -23,7 +23,9 @@ class Committed:
 
     seq: int = -1
     at_us: int = 0
-    next_events_us: dict[str, int | None] = field(default_factory=dict)  # of each task: when time itself will change a result
+    next_events_us: dict[str, int | None] = field(
+        default_factory=dict
+    )  # of each task: when time itself will change a result
 
 
 class Scratch:
@@ -35,7 +37,8 @@ class Scratch:
         self._seen = (-1, Committed())  # the file's time, what it says
 
     def set_committed(self, committed: Committed) -> None:
-        """The sink tells the reader which batch is durable since when, and when time itself will next change a result."""
+        """The sink tells the reader which batch is durable since when, and when time itself will next change a
+        result."""
         replace(self._committed, json.dumps(dataclasses.asdict(committed)).encode())
 
     def committed(self) -> Committed:

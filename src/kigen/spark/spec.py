@@ -1,6 +1,8 @@
-"""What every process of a run must know: the reader on the driver, the workers, the sink. Travels as text through Spark's options.
+"""What every process of a run must know: the reader on the driver, the workers, the sink. Travels as text through
+Spark's options.
 
-Invariant: nothing in it changes while the run lasts; what of it outlives a restart is in the checkpoint (kigen.engine.checkpoint).
+Invariant: nothing in it changes while the run lasts; what of it outlives a restart is in the checkpoint
+(kigen.engine.checkpoint).
 """
 
 from __future__ import annotations
@@ -13,18 +15,18 @@ from functools import cached_property
 from typing import Any
 
 from kigen.connectors import Source, open_source
-from kigen.plan.nodes import LINK, App
-from kigen.plan.slices import JoinSlices, join_slices, why_together
+from kigen.plan.logical import LINK, App
+from kigen.plan.shared_joins.slices import JoinSlices, join_slices, why_together
 from kigen.plan.tasks import Task, extract_tasks
 from kigen.schedule import DEFAULT_POLICY, Settings
 from kigen.schedule.slices import ADMITTED_NAMES
-from kigen.spark.buckets import bucket_of
-from kigen.spark.link_source import Access, LinkSource
-from kigen.spark.memory import DEFAULT, limit_bytes
+from kigen.spark.links.link_source import Access, LinkSource
+from kigen.spark.operator.buckets import bucket_of
+from kigen.spark.watch.memory import DEFAULT, limit_bytes
 
 BATCH_ROWS = 500_000
 TUPLE_BYTES = 200  # of input, roughly: a few columns and a text
-SLICED_RUNTIME = "kigen.lifetimes.sliced_runtime:SlicedRuntime"
+SLICED_RUNTIME = "kigen.lifetimes.joins.sliced_runtime:SlicedRuntime"
 INLINE_BYTES = 64 << 10  # a kernel snapshot up to this size lies in the state itself, a larger one in a file
 
 
@@ -42,7 +44,9 @@ class RunSpec:
     partitions: int | None = None  # None: one a core, as far as there are tasks
     inline_bytes: int = INLINE_BYTES
     memory: str = DEFAULT  # of all workers on a machine: a size, or a share of that machine
-    links: Access | None = None  # how streams from other nodes are read; with it, time is told to others at least so often:
+    links: Access | None = (
+        None  # how streams from other nodes are read; with it, time is told to others at least so often:
+    )
     tick_us: int = 250_000
     syncs: bool = True  # what is committed outlives a power cut, not only a kill
     warm_up: bool = False  # one batch without input, for nothing but to have everything started
@@ -65,7 +69,11 @@ class RunSpec:
     @property
     def shortest_us(self) -> int | None:
         """The shortest deadline that is to be kept: a drain has none, it is to be over soon."""
-        return None if self.draining else min((q.deadline_us for q in self.app.queries if q.deadline_us is not None), default=None)
+        return (
+            None
+            if self.draining
+            else min((q.deadline_us for q in self.app.queries if q.deadline_us is not None), default=None)
+        )
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
@@ -80,7 +88,8 @@ class RunSpec:
         return bucket_of(task, next(i for i, t in enumerate(self.tasks) if t.name == task))
 
     def source(self, stream: str, started_us: int) -> Source:
-        """`started_us` is when the first run on the checkpoint began, as its offsets say: live sources count from it."""
+        """`started_us` is when the first run on the checkpoint began, as its offsets say: live sources count from
+        it."""
         declared = self.app.stream(stream)
         if declared.source.name == LINK:
             assert self.links is not None, "a stream from another node needs its node's server"

@@ -1,7 +1,7 @@
 """GROUP BY and aggregates: the columns beneath, the Aggregate, and select items and HAVING as terms over its columns.
 
-Invariant: above an Aggregate there are the keys, then the aggregates; whatever is neither a key, nor an aggregate, nor made of them
-is an error.
+Invariant: above an Aggregate there are the keys, then the aggregates; whatever is neither a key, nor an aggregate, nor
+made of them is an error.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from sqlglot import exp
 
 from kigen.language.errors import CqlError, CqlErrors
 from kigen.language.source import span_of
-from kigen.plan.binder.expressions import AGGREGATES, check_scalar, place_of, resolve, typed
-from kigen.plan.binder.joins import Base
+from kigen.plan.binder.expressions.binding import AGGREGATES, check_scalar, place_of, resolve, typed
+from kigen.plan.binder.expressions.terms import Ref, Term, same
+from kigen.plan.binder.from_clause.joins import Base
 from kigen.plan.binder.scope import Scope
-from kigen.plan.binder.terms import Ref, Term, same
-from kigen.plan.nodes import Agg, AggFunc, Aggregate, Expr, Node, Project, Window
+from kigen.plan.logical import Agg, AggFunc, Aggregate, Expr, Node, Project, Window
 from kigen.plan.types import Type
 
 _FUNCS: dict[type[exp.Expr], AggFunc] = {
@@ -101,7 +101,9 @@ class Grouping:
             return self._slot((AggFunc.COUNT_STAR, None, Type.BIGINT))
         self._check_form(node, func)
         check_scalar(self.scope.source, argument, "an aggregate")
-        expr = typed(resolve(self.scope, argument, self.scope_aliases, clause="an aggregate"), self.base.types, self.base.place)
+        expr = typed(
+            resolve(self.scope, argument, self.scope_aliases, clause="an aggregate"), self.base.types, self.base.place
+        )
         return self._slot(self._typed(func, expr, node))
 
     def _check_form(self, node: exp.Expr, func: AggFunc) -> None:
@@ -127,10 +129,16 @@ class Grouping:
             expr = Expr(f"CAST({expr.sql} AS BIGINT)", Type.BIGINT, expr.text)
         if expr.type not in (Type.BIGINT, Type.DOUBLE):
             instead = (
-                "epoch_us(...)" if expr.type is Type.TIMESTAMP else f"CAST(... AS {'BIGINT' if expr.type is Type.BOOLEAN else 'DOUBLE'})"
+                "epoch_us(...)"
+                if expr.type is Type.TIMESTAMP
+                else f"CAST(... AS {'BIGINT' if expr.type is Type.BOOLEAN else 'DOUBLE'})"
             )
             source = self.scope.source
-            raise source.error(place_of(source, node), f"{func.value} needs a number, got {expr.type}", f"write {func.value}({instead})")
+            raise source.error(
+                place_of(source, node),
+                f"{func.value} needs a number, got {expr.type}",
+                f"write {func.value}({instead})",
+            )
         return func, expr, expr.type if func is AggFunc.SUM else Type.DOUBLE
 
     def _slot(self, wanted: tuple[AggFunc, Expr | None, Type]) -> int:
@@ -146,14 +154,18 @@ class Grouping:
         if all(e.column is not None for e in columns):
             child, at = self.base.node, {e: e.column for e in columns}
         else:
-            child, at = Project(self.base.node, tuple(columns), tuple(e.text for e in columns)), {e: i for i, e in enumerate(columns)}
+            child, at = (
+                Project(self.base.node, tuple(columns), tuple(e.text for e in columns)),
+                {e: i for i, e in enumerate(columns)},
+            )
         keys = tuple(at[e] or 0 for e in self.keys)
         aggs = tuple(Agg(func, None if expr is None else at[expr], kind) for func, expr, kind in self.aggs)
         return Aggregate(child, keys, aggs, () if self.keys else windows(self.base.node))
 
 
 def windows(node: Node) -> tuple[Window, ...]:
-    """The windowed streams a relation is made of, each once; a window over another query's stream hides what that stream is made of."""
+    """The windowed streams a relation is made of, each once; a window over another query's stream hides what that
+    stream is made of."""
     if isinstance(node, Window):
         return (node,)
     return tuple(dict.fromkeys(w for child in node.children for w in windows(child)))

@@ -1,6 +1,7 @@
 """From an app file to an `App`: the entry points `bind` and `load_app`.
 
-Invariant: either an App whose every name and type is resolved, or CqlErrors with all errors of the file, in the order of the text.
+Invariant: either an App whose every name and type is resolved, or CqlErrors with all errors of the file, in the order
+of the text.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from kigen.language import CqlErrors, QueryDecl, parse_app
 from kigen.language.declarations import AppDecl
 from kigen.plan.binder.bodies import bind_body
 from kigen.plan.binder.catalog import Catalog
-from kigen.plan.binder.expressions import place_of
+from kigen.plan.binder.expressions.binding import place_of
 from kigen.plan.binder.files import check_outputs
 from kigen.plan.binder.streams import bind_stream, sink
-from kigen.plan.columns import bare
 from kigen.plan.costs import cost_warnings
-from kigen.plan.nodes import App, Node, Project, Query, StreamKind, ToStream
+from kigen.plan.expressions.columns import bare
+from kigen.plan.logical import App, Node, Project, Query, StreamKind, ToStream
 from kigen.plan.paths import bad_name
 from kigen.plan.rewrite import rewrite
 
@@ -24,9 +25,12 @@ _OUR_COLUMNS = ("_from", "_to", "_at")
 
 
 def load_app(path: str | Path, output: str | Path | None = None) -> App:
-    """Read and bind an app file; relative paths in it start at its directory. `output`: the folder for results, if there is to be one."""
+    """Read and bind an app file; relative paths in it start at its directory. `output`: the folder for results, if
+    there is to be one."""
     file = Path(path)
-    return bind(file.read_text(encoding="utf-8"), str(path), str(file.resolve().parent), None if output is None else str(output))
+    return bind(
+        file.read_text(encoding="utf-8"), str(path), str(file.resolve().parent), None if output is None else str(output)
+    )
 
 
 def bind(text: str, file_name: str = "<app>", directory: str = ".", output: str | None = None) -> App:
@@ -50,7 +54,9 @@ def _declare(declared: AppDecl, catalog: Catalog) -> list[str]:
         name = statement.name
         key = name.text.lower()
         if key in catalog.names:
-            error = declared.source.error(name.span, f"{catalog.names[key]} is declared already", "give one of them another name")
+            error = declared.source.error(
+                name.span, f"{catalog.names[key]} is declared already", "give one of them another name"
+            )
             catalog.errors.append(error)
             continue
         catalog.names[key] = name.text
@@ -84,7 +90,11 @@ def _bind_query(catalog: Catalog, decl: QueryDecl) -> Query:
     for name in relation.names:
         if name.lower() in _OUR_COLUMNS:
             message = f"the output of query {decl.name.text} has a column {name}, a name Kigen needs for lifetimes"
-            written = [t for t in catalog.source.tokens_in(place_of(catalog.source, decl.body)) if t.text.lower() == name.lower()]
+            written = [
+                t
+                for t in catalog.source.tokens_in(place_of(catalog.source, decl.body))
+                if t.text.lower() == name.lower()
+            ]
             span = (written[0].start, written[0].end + 1) if written else decl.name.span
             raise catalog.source.error(span, message, f"give it another name, as in AS {name.strip('_')}_time")
     root = _named(relation.node, relation.names)

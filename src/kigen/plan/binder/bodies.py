@@ -1,6 +1,7 @@
 """The body of a query or sub-query: a SELECT, or a set operation over two of them.
 
-Invariant: both sides of a set operation have equal column types when they meet; a BIGINT beside a DOUBLE becomes a DOUBLE.
+Invariant: both sides of a set operation have equal column types when they meet; a BIGINT beside a DOUBLE becomes a
+DOUBLE.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from sqlglot import exp
 from kigen.language.errors import CqlError, CqlErrors
 from kigen.plan.binder.catalog import AlreadyReported, Catalog
 from kigen.plan.binder.clauses import refuse_clauses
-from kigen.plan.binder.expressions import place_of
+from kigen.plan.binder.expressions.binding import place_of
 from kigen.plan.binder.scope import Relation
 from kigen.plan.binder.selects import SelectBinder
-from kigen.plan.columns import bare
-from kigen.plan.nodes import Distinct, Except, Expr, Intersect, Node, Project, UnionAll
+from kigen.plan.expressions.columns import bare
+from kigen.plan.logical import Distinct, Except, Expr, Intersect, Node, Project, UnionAll
 from kigen.plan.types import Type
 
 _NUMBER_ORDER = (Type.BOOLEAN, Type.BIGINT, Type.DOUBLE)
@@ -28,14 +29,18 @@ def bind_body(catalog: Catalog, node: exp.Expr) -> Relation:
         return SelectBinder(catalog, bind_body, node).bind()
     if isinstance(node, exp.SetOperation):
         return _set_operation(catalog, node)
-    raise catalog.source.error(place_of(catalog.source, node), "expected a query", "write SELECT ... FROM stream [window]")
+    raise catalog.source.error(
+        place_of(catalog.source, node), "expected a query", "write SELECT ... FROM stream [window]"
+    )
 
 
 def _set_operation(catalog: Catalog, node: exp.SetOperation) -> Relation:
     refuse_clauses(catalog, node)
     if node.args.get("by_name") or node.args.get("side") or node.args.get("kind") or node.args.get("on"):
         raise catalog.source.error(
-            place_of(catalog.source, node), f"{node.key.upper()} BY NAME is not part of CQL", "list the columns in the same order"
+            place_of(catalog.source, node),
+            f"{node.key.upper()} BY NAME is not part of CQL",
+            "list the columns in the same order",
         )
     left, right = _both(catalog, node)
     left, right = _unified(catalog, node, left, right)
@@ -76,7 +81,9 @@ def _unified(catalog: Catalog, node: exp.SetOperation, left: Relation, right: Re
     name, source = node.key.upper(), catalog.source
     if len(left.names) != len(right.names):
         span = place_of(source, node.expression)
-        raise source.error(span, f"{name} of {len(left.names)} and {len(right.names)} columns", "give both queries the same columns")
+        raise source.error(
+            span, f"{name} of {len(left.names)} and {len(right.names)} columns", "give both queries the same columns"
+        )
     types: list[Type] = []
     for i, (a, b) in enumerate(zip(left.types, right.types, strict=True)):
         kind = a if a is b else _common(left.node, i, a, right.node, b)
@@ -106,5 +113,7 @@ def _cast(relation: Relation, types: list[Type]) -> Relation:
     if list(relation.types) == types:
         return relation
     exprs = [bare(relation.node.schema, i) for i in range(len(types))]
-    cast = [e if e.type is t else Expr(f"CAST({e.sql} AS {t.duckdb})", t, e.text) for e, t in zip(exprs, types, strict=True)]
+    cast = [
+        e if e.type is t else Expr(f"CAST({e.sql} AS {t.duckdb})", t, e.text) for e, t in zip(exprs, types, strict=True)
+    ]
     return Relation(Project(relation.node, tuple(cast), relation.names), relation.names)

@@ -15,7 +15,7 @@ from kigen.language.errors import CqlError, CqlErrors, suggest
 from kigen.language.source import Source, Span, span_of
 from kigen.plan.binder.scope import Relation
 from kigen.plan.estimates import declared_rates
-from kigen.plan.nodes import Node, Query, Scan, Stream, Window, WindowKind
+from kigen.plan.logical import Node, Query, Scan, Stream, Window, WindowKind
 from kigen.plan.types import Type
 
 _KINDS = {
@@ -72,7 +72,9 @@ class Catalog:
         """What a table name in FROM, with its window, stands for."""
         span = span_of(table.this) or span_of(table) or (0, 1)
         if table.args.get("db") or not isinstance(table.this, exp.Identifier):
-            raise self.source.error(span, "only streams and queries of this file can be read", "write the name of a stream or query")
+            raise self.source.error(
+                span, "only streams and queries of this file can be read", "write the name of a stream or query"
+            )
         window: WindowDecl | None = table.meta.get("window")
         key = table.name.lower()
         if key in self.streams:
@@ -82,7 +84,9 @@ class Catalog:
         if key in self.names:
             raise AlreadyReported
         raise self.source.error(
-            span, f"there is no stream or query {table.name}", suggest(table.name, self.names.values(), "streams and queries")
+            span,
+            f"there is no stream or query {table.name}",
+            suggest(table.name, self.names.values(), "streams and queries"),
         )
 
     def _stream(self, stream: Stream, window: WindowDecl | None, span: Span) -> Relation:
@@ -95,24 +99,32 @@ class Catalog:
         if key in self._open:
             circle = [*self._open[self._open.index(key) :], key]
             names = " -> ".join(self.declared[k].name.text for k in circle)
-            raise self.source.error(span, f"queries read each other in a circle: {names}", "let one of them read a stream instead")
+            raise self.source.error(
+                span, f"queries read each other in a circle: {names}", "let one of them read a stream instead"
+            )
         query = self.query(name)
         if query is None:
             raise AlreadyReported
         if not query.root.is_stream:
             if window is not None:
                 raise self.source.error(
-                    window.span, f"query {query.name} gives a relation, which takes no window", f"write FROM {query.name}"
+                    window.span,
+                    f"query {query.name} gives a relation, which takes no window",
+                    f"write FROM {query.name}",
                 )
             return Relation(query.root, tuple(c.name for c in query.schema))
         if window is None:
             kind = self.declared[key].stream_op
-            raise self._missing_window(query.name, f"query {query.name} gives a stream ({kind.kind if kind else 'ISTREAM'}), which", span)
+            raise self._missing_window(
+                query.name, f"query {query.name} gives a stream ({kind.kind if kind else 'ISTREAM'}), which", span
+            )
         return self._windowed(query.root, window)
 
     def _missing_window(self, name: str, what: str, span: Span) -> CqlError:
         return self.source.error(
-            span, f"{what} needs a window", f"write {name} [RANGE n SECONDS], {name} [ROWS n], {name} [NOW] or {name} [UNBOUNDED]"
+            span,
+            f"{what} needs a window",
+            f"write {name} [RANGE n SECONDS], {name} [ROWS n], {name} [NOW] or {name} [UNBOUNDED]",
         )
 
     def _windowed(self, node: Node, window: WindowDecl) -> Relation:
@@ -121,7 +133,9 @@ class Catalog:
         partition: list[int] = []
         for column in window.partition:
             if column.text.lower() not in lower:
-                raise self.source.error(column.span, f"unknown column {column.text}", suggest(column.text, names, "columns here"))
+                raise self.source.error(
+                    column.span, f"unknown column {column.text}", suggest(column.text, names, "columns here")
+                )
             partition.append(lower.index(column.text.lower()))
         kept = tuple(dict.fromkeys(partition))
         return Relation(Window(node, _KINDS[window.kind], window.size, window.slide_us, kept, window.span), names)

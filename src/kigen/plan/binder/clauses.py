@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from kigen.language.source import Span
 from kigen.plan.binder.catalog import Catalog
-from kigen.plan.binder.expressions import place_of
+from kigen.plan.binder.expressions.binding import place_of
 
 _HINTS = {
     "with_": ("WITH", "write a sub-query in FROM, or another CREATE QUERY"),

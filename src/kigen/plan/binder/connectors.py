@@ -1,6 +1,7 @@
 """Connectors as declared: known names, known options, values of the right kind.
 
-Invariant: what passes has every required option, and every value can be read by its connector. Files themselves are not looked at.
+Invariant: what passes has every required option, and every value can be read by its connector. Files themselves are not
+looked at.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from kigen.language.declarations import ConnectorDecl, OptionDecl
 from kigen.language.errors import CqlError, CqlErrors, near, suggest
 from kigen.language.source import Source
-from kigen.plan.nodes import Connector
+from kigen.plan.logical import Connector
 
 FILES = ("csv", "parquet", "jsonl")
 SOURCES = (*FILES, "synthetic")
@@ -20,7 +21,8 @@ SINKS = ("csv", "parquet", "console")
 _ALIASES = {"json": "jsonl"}
 
 _DURATION = re.compile(
-    r"(?!\s*[0.]+\s*[a-z])\s*\d+(\.\d+)?\s*(us|ms|s|sec|m|min|h|microseconds?|milliseconds?|seconds?|minutes?|hours?)\s*", re.IGNORECASE
+    r"(?!\s*[0.]+\s*[a-z])\s*\d+(\.\d+)?\s*(us|ms|s|sec|m|min|h|microseconds?|milliseconds?|seconds?|minutes?|hours?)\s*",
+    re.IGNORECASE,
 )
 _NUMBER = r"\s*-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?\s*"
 _GENERATOR = re.compile(
@@ -73,13 +75,17 @@ _SYNTHETIC = {
 _REQUIRED = {**dict.fromkeys(FILES, "path"), "synthetic": "rate"}
 
 
-def bind_connector(source: Source, decl: ConnectorDecl, known: tuple[str, ...], columns: tuple[str, ...] = ()) -> Connector:
+def bind_connector(
+    source: Source, decl: ConnectorDecl, known: tuple[str, ...], columns: tuple[str, ...] = ()
+) -> Connector:
     """Check a connector against the ones that fit its place; `columns` are those a synthetic stream may describe."""
     name = _ALIASES.get(decl.name.text.lower(), decl.name.text.lower())
     if name not in known:
         wrong_side = "reads" if name in SINKS else "writes" if name in SOURCES else None
         hint = (
-            f"connectors here: {', '.join(known)}" if wrong_side or near(name, known) is None else suggest(name, known, "connectors here")
+            f"connectors here: {', '.join(known)}"
+            if wrong_side or near(name, known) is None
+            else suggest(name, known, "connectors here")
         )
         raise source.error(decl.name.span, f"unknown connector {decl.name.text}", hint)
     kinds = _options(name, columns)
@@ -108,14 +114,18 @@ def _options(name: str, columns: tuple[str, ...]) -> dict[str, tuple[str, _Kind]
     return kinds | {key: (key, kind) for key, kind in _SYNTHETIC.items()}
 
 
-def _check(source: Source, name: str, option: OptionDecl, kinds: dict[str, tuple[str, _Kind]], found: dict[str, object]) -> CqlError | None:
+def _check(
+    source: Source, name: str, option: OptionDecl, kinds: dict[str, tuple[str, _Kind]], found: dict[str, object]
+) -> CqlError | None:
     entry = kinds.get(option.key.text.lower())
     if entry is None:
         spelt = [s for s, _ in kinds.values()]
         best = near(option.key.text, spelt)
         listed = f"{name} takes: {', '.join(spelt)}" if spelt else f"{name} takes no options"
         return source.error(
-            option.key.span, f"unknown option {option.key.text} of {name}", f"did you mean {best}? {listed}" if best else listed
+            option.key.span,
+            f"unknown option {option.key.text} of {name}",
+            f"did you mean {best}? {listed}" if best else listed,
         )
     key, kind = entry
     if key in found:

@@ -7,7 +7,7 @@ import os
 from kigen.language import CqlErrors, QueryDecl
 from kigen.language.declarations import AppDecl, ConnectorDecl
 from kigen.language.source import Span
-from kigen.plan.nodes import App
+from kigen.plan.logical import App
 from kigen.plan.paths import conflicts
 
 
@@ -29,9 +29,15 @@ def _places(declared: AppDecl) -> dict[str, Span]:
             places[f"output {name.text}"] = name.span
             places[f"query {name.text}"] = _path(statement.into) or name.span
         else:
-            places[f"stream {name.text}"] = _path(statement.shed.into if statement.shed is not None else None) or name.span
+            places[f"stream {name.text}"] = (
+                _path(statement.shed.into if statement.shed is not None else None) or name.span
+            )
     return places
 
 
 def _path(connector: ConnectorDecl | None) -> Span | None:
-    return next((o.span for o in connector.options if o.key.text.lower() == "path"), None) if connector is not None else None
+    return (
+        next((o.span for o in connector.options if o.key.text.lower() == "path"), None)
+        if connector is not None
+        else None
+    )

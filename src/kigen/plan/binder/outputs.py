@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kigen.plan.nodes import Expr, Node, Project
+from kigen.plan.logical import Expr, Node, Project
 
 
 def project(node: Node, exprs: list[Expr], names: tuple[str, ...]) -> Node:

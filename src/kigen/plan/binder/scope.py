@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from kigen.language.errors import CqlError, suggest
 from kigen.language.source import Source, Span, span_of
-from kigen.plan.nodes import Node
+from kigen.plan.logical import Node
 from kigen.plan.types import Type
 
 
@@ -45,7 +45,9 @@ class Scope:
     def add(self, alias: str | None, relation: Relation, called: str | None, span: Span) -> Input:
         if alias is not None and any(i.alias is not None and i.alias.lower() == alias.lower() for i in self.inputs):
             raise self.source.error(
-                span, f"{alias} appears twice in FROM", f"give one of them another name: {called or alias} [...] AS {alias}2"
+                span,
+                f"{alias} appears twice in FROM",
+                f"give one of them another name: {called or alias} [...] AS {alias}2",
             )
         entry = Input(alias, relation, len(self.types), called, span)
         self.inputs.append(entry)
@@ -64,7 +66,8 @@ class Scope:
 
     def tables(self) -> tuple[tuple[str, tuple[tuple[str, Type], ...]], ...]:
         return tuple(
-            (i.alias or f"unnamed{k}", tuple(zip(i.relation.names, i.relation.types, strict=True))) for k, i in enumerate(self.inputs)
+            (i.alias or f"unnamed{k}", tuple(zip(i.relation.names, i.relation.types, strict=True)))
+            for k, i in enumerate(self.inputs)
         )
 
     def star(self, table: exp.Identifier | None = None) -> list[tuple[int, str]]:
@@ -73,7 +76,8 @@ class Scope:
         return [c for c in columns if table is not None or c[0] not in self.merged]
 
     def find(self, column: exp.Column, since: int = 0) -> int | None:
-        """The position of a column; None if there is none of that name. Raises if the name is ambiguous or its table unknown."""
+        """The position of a column; None if there is none of that name. Raises if the name is ambiguous or its table
+        unknown."""
         name = column.name.lower()
         table = column.args.get("table")
         inputs = self.inputs[since:] if table is None else [self._input(table, since)]
@@ -82,7 +86,9 @@ class Scope:
         if len(found) > 1:
             owners = [self.inputs[self.input_of(p)].alias or "a sub-query" for p in found]
             raise self.source.error(
-                self._span(column), f"{column.name} is ambiguous: it is in {' and '.join(owners)}", f"write {owners[0]}.{column.name}"
+                self._span(column),
+                f"{column.name} is ambiguous: it is in {' and '.join(owners)}",
+                f"write {owners[0]}.{column.name}",
             )
         return found[0] if found else None
 

@@ -16,15 +16,15 @@ from kigen.language.source import Span
 from kigen.plan.binder.aggregates import Grouping
 from kigen.plan.binder.catalog import Catalog
 from kigen.plan.binder.clauses import refuse_clauses
-from kigen.plan.binder.duck import label
-from kigen.plan.binder.expressions import AGGREGATES, check_scalar, place_of, predicate, resolve, typed
-from kigen.plan.binder.joins import Base, filtered, join_inputs
+from kigen.plan.binder.expressions.binding import AGGREGATES, check_scalar, place_of, predicate, resolve, typed
+from kigen.plan.binder.expressions.duckdb_types import label
+from kigen.plan.binder.expressions.terms import Term
+from kigen.plan.binder.from_clause.inputs import Conjunct, FromBinder, conjuncts
+from kigen.plan.binder.from_clause.joins import Base, filtered, join_inputs
 from kigen.plan.binder.outputs import project, unique
 from kigen.plan.binder.scope import Relation
-from kigen.plan.binder.sources import Conjunct, FromBinder, conjuncts
-from kigen.plan.binder.terms import Term
-from kigen.plan.columns import bare
-from kigen.plan.nodes import Distinct, Expr, Filter, Node
+from kigen.plan.expressions.columns import bare
+from kigen.plan.logical import Distinct, Expr, Filter, Node
 
 
 @dataclass
@@ -38,7 +38,9 @@ class _Item:
 
 
 class SelectBinder:
-    def __init__(self, catalog: Catalog, bind_body: Callable[[Catalog, exp.Expr], Relation], select: exp.Select) -> None:
+    def __init__(
+        self, catalog: Catalog, bind_body: Callable[[Catalog, exp.Expr], Relation], select: exp.Select
+    ) -> None:
         self.catalog, self.select, self.source = catalog, select, catalog.source
         self.sources = FromBinder(catalog, bind_body)
         self.scope = self.sources.scope
@@ -47,7 +49,9 @@ class SelectBinder:
     def bind(self) -> Relation:
         refuse_clauses(self.catalog, self.select)
         if self.select.args.get("from_") is None:
-            raise self.source.error(place_of(self.source, self.select), "a query needs FROM", "write SELECT ... FROM stream [window]")
+            raise self.source.error(
+                place_of(self.source, self.select), "a query needs FROM", "write SELECT ... FROM stream [window]"
+            )
         self.sources.bind(self.select)
         with self._collect():
             self.items = self._expand()
@@ -63,7 +67,9 @@ class SelectBinder:
         result = project(node, exprs, names)
         distinct = self.select.args.get("distinct")
         if distinct is not None and distinct.args.get("on"):
-            raise self.source.error(place_of(self.source, distinct), "DISTINCT ON is not part of CQL", "write SELECT DISTINCT, or GROUP BY")
+            raise self.source.error(
+                place_of(self.source, distinct), "DISTINCT ON is not part of CQL", "write SELECT DISTINCT, or GROUP BY"
+            )
         return Relation(Distinct(result), names) if distinct is not None else Relation(result, names)
 
     # --- errors ---------------------------------------------------------------------------------------------------
@@ -212,7 +218,9 @@ class SelectBinder:
         for arg in (exp.GroupingSets, exp.Cube, exp.Rollup):
             if group.find(arg):
                 raise self.source.error(
-                    place_of(self.source, group), f"{arg.__name__.upper()} is not part of CQL", "write UNION ALL of two queries"
+                    place_of(self.source, group),
+                    f"{arg.__name__.upper()} is not part of CQL",
+                    "write UNION ALL of two queries",
                 )
         nodes: list[exp.Expr] = group.expressions
         return nodes
@@ -222,7 +230,9 @@ class SelectBinder:
             span, at = place_of(self.source, node), int(node.name) if node.name.isdigit() else 0
             if not 1 <= at <= len(self.items):
                 raise self.source.error(
-                    span, f"GROUP BY {node.name}: the SELECT list has {len(self.items)} items", f"write 1 to {len(self.items)}"
+                    span,
+                    f"GROUP BY {node.name}: the SELECT list has {len(self.items)} items",
+                    f"write 1 to {len(self.items)}",
                 )
             item = self.items[at - 1]
             if item.node is None:
@@ -232,5 +242,7 @@ class SelectBinder:
             named = [i for i in self.items if i.name and i.name.lower() == node.name.lower() and i.node is not None]
             if named and named[0].node is not None and named[0].node.find(*AGGREGATES):
                 hint = "compute it in a sub-query in FROM and group by it outside"
-                raise self.source.error(place_of(self.source, node), f"{node.name} is an aggregate and cannot be grouped by", hint)
+                raise self.source.error(
+                    place_of(self.source, node), f"{node.name} is an aggregate and cannot be grouped by", hint
+                )
         return resolve(self.scope, node, self.aliases, clause="GROUP BY")

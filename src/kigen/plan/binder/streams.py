@@ -7,9 +7,9 @@ from kigen.language.errors import CqlError, CqlErrors, suggest
 from kigen.language.source import Source
 from kigen.plan.binder.catalog import type_named
 from kigen.plan.binder.connectors import FILES, SINKS, SOURCES, bind_connector
-from kigen.plan.binder.expressions import resolve, typed
+from kigen.plan.binder.expressions.binding import resolve, typed
 from kigen.plan.binder.scope import Relation, Scope
-from kigen.plan.nodes import Connector, Scan, Shed, Stream
+from kigen.plan.logical import Connector, Scan, Shed, Stream
 from kigen.plan.types import Column, Schema, Type
 
 
@@ -32,7 +32,17 @@ def bind_stream(source: Source, decl: StreamDecl) -> Stream:
             errors += found.errors
     if errors or connector is None:
         raise CqlErrors(errors)
-    return Stream(decl.name.text, schema, connector, timestamp, decl.lateness_us, decl.on_error_skip, shed, decl.buffer, decl.ahead_us)
+    return Stream(
+        decl.name.text,
+        schema,
+        connector,
+        timestamp,
+        decl.lateness_us,
+        decl.on_error_skip,
+        shed,
+        decl.buffer,
+        decl.ahead_us,
+    )
 
 
 def _schema(source: Source, decl: StreamDecl, errors: list[CqlError]) -> Schema:
@@ -43,7 +53,9 @@ def _schema(source: Source, decl: StreamDecl, errors: list[CqlError]) -> Schema:
             hint = suggest(column.type.text, [t.value for t in Type], "types")
             errors.append(source.error(column.type.span, f"unknown type {column.type.text}", hint))
         elif any(c.name.lower() == column.name.text.lower() for c in columns):
-            errors.append(source.error(column.name.span, f"column {column.name.text} is declared twice", "give it another name"))
+            errors.append(
+                source.error(column.name.span, f"column {column.name.text} is declared twice", "give it another name")
+            )
         else:
             columns.append(Column(column.name.text, kind))
     return tuple(columns)
@@ -60,7 +72,11 @@ def _timestamp(source: Source, decl: StreamDecl, schema: Schema, errors: list[Cq
         if column.type is Type.TIMESTAMP:
             return i
         hint = f"write TIMESTAMP BY {stamps[0]}" if stamps else f"declare {column.name} TIMESTAMP"
-        errors.append(source.error(decl.timestamp.span, f"TIMESTAMP BY needs a TIMESTAMP column, {column.name} is {column.type}", hint))
+        errors.append(
+            source.error(
+                decl.timestamp.span, f"TIMESTAMP BY needs a TIMESTAMP column, {column.name} is {column.type}", hint
+            )
+        )
         return None
     if all(c.name.text.lower() != name for c in decl.columns):
         hint = suggest(decl.timestamp.text, stamps or [c.name for c in schema], "columns here")
@@ -83,7 +99,9 @@ def _source(source: Source, decl: StreamDecl, schema: Schema, errors: list[CqlEr
         return None
     if connector.name in FILES and decl.timestamp is None:
         stamps = [c.name for c in schema if c.type is Type.TIMESTAMP]
-        hint = f"write TIMESTAMP BY {stamps[0]}" if stamps else "declare a TIMESTAMP column and name it with TIMESTAMP BY"
+        hint = (
+            f"write TIMESTAMP BY {stamps[0]}" if stamps else "declare a TIMESTAMP column and name it with TIMESTAMP BY"
+        )
         errors.append(source.error(decl.name.span, f"stream {decl.name.text} reads files and needs TIMESTAMP BY", hint))
     return connector
 
@@ -96,7 +114,9 @@ def _shed(source: Source, name: str, decl: ShedDecl, schema: Schema) -> Shed:
         term = resolve(scope, decl.by, clause="SHED")
         by = typed(term, scope.types)
         if by.type is Type.STRING:
-            raise source.error(term.span, "SHED BY needs a value that can be ranked, got STRING", "write a number, as in BY speed")
+            raise source.error(
+                term.span, "SHED BY needs a value that can be ranked, got STRING", "write a number, as in BY speed"
+            )
     return Shed(decl.above_per_second, by, sink(source, decl.into))
 
 

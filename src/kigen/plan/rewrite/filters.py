@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from kigen.plan.binder.duck import DuckError, describe
-from kigen.plan.columns import all_of, shown
-from kigen.plan.conditions import parts_of
+from kigen.plan.binder.expressions.duckdb_types import DuckError, describe
+from kigen.plan.expressions.columns import all_of, shown
+from kigen.plan.expressions.conditions import parts_of
+from kigen.plan.expressions.raising import may_raise
 from kigen.plan.join_building import types_of
-from kigen.plan.nodes import Expr, Filter, Node
-from kigen.plan.raising import may_raise
+from kigen.plan.logical import Expr, Filter, Node
 from kigen.plan.types import Schema, Type
 
 

@@ -1,13 +1,15 @@
-"""Cuts a filter so that conditions that cannot raise are tested first, and those that might see only the rows that are left.
+"""Cuts a filter so that conditions that cannot raise are tested first, and those that might see only the rows that are
+left.
 
-SQL's `x <> 0 AND 10 // x > 1` must not divide by 0, and DuckDB's WHERE does not; one expression would evaluate both sides on all rows.
-Invariant: conditions that might raise keep the order they were written in, each in a filter of its own.
+SQL's `x <> 0 AND 10 // x > 1` must not divide by 0, and DuckDB's WHERE does not; one expression would evaluate both
+sides on all rows. Invariant: conditions that might raise keep the order they were written in, each in a filter of its
+own.
 """
 
 from __future__ import annotations
 
-from kigen.plan.columns import all_of
-from kigen.plan.nodes import Filter, Node
+from kigen.plan.expressions.columns import all_of
+from kigen.plan.logical import Filter, Node
 from kigen.plan.rebuild import with_children
 from kigen.plan.rewrite.filters import parts, risky
 

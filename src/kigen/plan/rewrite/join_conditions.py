@@ -1,18 +1,20 @@
-"""Gives a join the conditions that a filter right above it tests: an equality of both sides becomes a key, the rest its own conditions.
+"""Gives a join the conditions that a filter right above it tests: an equality of both sides becomes a key, the rest its
+own conditions.
 
-`SELECT ... FROM (SELECT ... FROM a, b) WHERE x = y` is a cross product as written; the pairs are many more than the rows that are left.
-Invariant: only conditions that cannot raise are taken, and a join that something else reads, too, is left alone. The columns above stay
-what they were: where keys or hints need columns of their own, a projection takes them away again.
+`SELECT ... FROM (SELECT ... FROM a, b) WHERE x = y` is a cross product as written; the pairs are many more than the
+rows that are left. Invariant: only conditions that cannot raise are taken, and a join that something else reads, too,
+is left alone. The columns above stay what they were: where keys or hints need columns of their own, a projection takes
+them away again.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from kigen.plan.columns import all_of, bare, movable
-from kigen.plan.conditions import comparisons_of
+from kigen.plan.expressions.columns import all_of, bare, movable
+from kigen.plan.expressions.conditions import comparisons_of
 from kigen.plan.join_building import join_of, sides_of
-from kigen.plan.nodes import Expr, Filter, Join, Node, Project
+from kigen.plan.logical import Expr, Filter, Join, Node, Project
 from kigen.plan.rebuild import with_children
 from kigen.plan.rewrite.filters import Uses, parts, risky
 

@@ -1,4 +1,5 @@
-"""Moves conditions that cannot raise down the plan, as far as they mean the same: into sub-queries, joins, aggregates, set operations.
+"""Moves conditions that cannot raise down the plan, as far as they mean the same: into sub-queries, joins, aggregates,
+set operations.
 
 | passes | where |
 |---|---|
@@ -9,16 +10,16 @@
 | Distinct, UnionAll, Except, Intersect | into every input |
 | Window, ToStream | never: a row that is filtered away earlier would not push others out of a ROWS window |
 
-Invariant: a sub-plan that something else reads, too, is not entered: the condition stays above it, and the sub-plan is computed once.
-A filter of which nothing moves stays as it is. Cost: linear in the plan, times the conditions that move.
+Invariant: a sub-plan that something else reads, too, is not entered: the condition stays above it, and the sub-plan is
+computed once. A filter of which nothing moves stays as it is. Cost: linear in the plan, times the conditions that move.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from kigen.plan.columns import all_of, columns_of, movable, moved, shown, substituted
-from kigen.plan.nodes import Aggregate, Distinct, Except, Expr, Filter, Intersect, Join, Node, Project, UnionAll
+from kigen.plan.expressions.columns import all_of, columns_of, movable, moved, shown, substituted
+from kigen.plan.logical import Aggregate, Distinct, Except, Expr, Filter, Intersect, Join, Node, Project, UnionAll
 from kigen.plan.rebuild import with_children
 from kigen.plan.rewrite.filters import Uses, on_top, parts, risky
 from kigen.plan.types import Type
@@ -37,7 +38,9 @@ class _Push:
     def rewritten(self, node: Node) -> Node:
         """The node with all conditions below it as low as they go."""
         if id(node) not in self._done:
-            self._done[id(node)] = self._filter(node, []) if isinstance(node, Filter) else with_children(node, self.rewritten)
+            self._done[id(node)] = (
+                self._filter(node, []) if isinstance(node, Filter) else with_children(node, self.rewritten)
+            )
         return self._done[id(node)]
 
     def pushed(self, node: Node, conditions: list[Expr]) -> Node:
@@ -53,7 +56,9 @@ class _Push:
         used = columns_of(condition.sql)
         if isinstance(node, Project):
             child = node.child.schema
-            return all(movable(node.exprs[c].sql) for c in used) and not risky(substituted(condition, node.exprs, child), child)
+            return all(movable(node.exprs[c].sql) for c in used) and not risky(
+                substituted(condition, node.exprs, child), child
+            )
         if isinstance(node, Join):
             width = len(node.left.schema)
             return all(c < width for c in used) or all(c >= width for c in used)
@@ -92,7 +97,9 @@ class _Push:
             used = columns_of(condition.sql)
             if all(c < width for c in used):
                 left.append(condition)
-                right += self._through_keys(condition, dict(zip(node.left_keys, node.right_keys, strict=True)), node.right)
+                right += self._through_keys(
+                    condition, dict(zip(node.left_keys, node.right_keys, strict=True)), node.right
+                )
             else:
                 own = moved(condition, lambda column: column - width)
                 right.append(own)
@@ -100,7 +107,8 @@ class _Push:
         return replace(node, left=self.pushed(node.left, left), right=self.pushed(node.right, right))
 
     def _through_keys(self, condition: Expr, equal: dict[int, int], other: Node) -> list[Expr]:
-        """A condition over key columns holds for the other side's, too. Not of DOUBLE: 0.0 equals -0.0, but is written otherwise."""
+        """A condition over key columns holds for the other side's, too. Not of DOUBLE: 0.0 equals -0.0, but is written
+        otherwise."""
         used = columns_of(condition.sql)
         if not used or not used <= equal.keys() or any(other.schema[equal[c]].type is Type.DOUBLE for c in used):
             return []

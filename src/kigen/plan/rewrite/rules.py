@@ -1,8 +1,8 @@
 """The rewrite rules in their order, and `rewrite`, which applies them to the queries of an app.
 
-A rule takes the roots of queries that may share sub-plans and gives as many roots. Invariant: each root gives the same rows with the same
-lifetimes and column names at every instant, raises on no row on which it did not raise before, and a sub-plan that several places share
-is still shared afterwards. A new rule is a file here and a line in RULES.
+A rule takes the roots of queries that may share sub-plans and gives as many roots. Invariant: each root gives the same
+rows with the same lifetimes and column names at every instant, raises on no row on which it did not raise before, and a
+sub-plan that several places share is still shared afterwards. A new rule is a file here and a line in RULES.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from kigen.plan.nodes import Node, Query
+from kigen.plan.logical import Node, Query
 from kigen.plan.rewrite.guard_filters import guard_filters
 from kigen.plan.rewrite.join_conditions import join_conditions
 from kigen.plan.rewrite.push_filters import push_filters

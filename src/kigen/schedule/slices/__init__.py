@@ -1,11 +1,16 @@
 """Shared window joins: which slices of which tuples run next. Pure: arrivals and evictions in, units of work out."""
 
-from kigen.schedule.slices.admission import ADMITTED_NAMES, SliceAdmission, SlicedTask
-from kigen.schedule.slices.events import SlicePolicy, Unit
 from kigen.schedule.slices.mandf import AdMandF, MandF
 from kigen.schedule.slices.orders import Fifo, Mqt
-from kigen.schedule.slices.policies import DEFAULT_SLICE_POLICY, SLICE_POLICY_NAMES, SlicePolicyError, make_slice_policy
 from kigen.schedule.slices.salvage import Salvage
+from kigen.schedule.slices.slice_admission import ADMITTED_NAMES, SliceAdmission, SlicedTask
+from kigen.schedule.slices.slice_interface import SlicePolicy, Unit
+from kigen.schedule.slices.slice_policies import (
+    DEFAULT_SLICE_POLICY,
+    SLICE_POLICY_NAMES,
+    SlicePolicyError,
+    make_slice_policy,
+)
 
 __all__ = [
     "ADMITTED_NAMES",

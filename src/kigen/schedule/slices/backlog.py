@@ -1,8 +1,9 @@
 """What waits in the buffers of a shared join: ranges of tuples, and up to which slice each has been run.
 
-A range is what arrived together; it is never split, only trimmed from its old end when its stream evicts. Ranges are numbered in the
-order of arrival over all streams. Invariant: a range's level only grows; a range that is done or evicted is never offered again. Cost:
-finding the oldest unfinished range, or the oldest at a level, is amortised O(log n) at most; what was evicted is forgotten in bulk.
+A range is what arrived together; it is never split, only trimmed from its old end when its stream evicts. Ranges are
+numbered in the order of arrival over all streams. Invariant: a range's level only grows; a range that is done or
+evicted is never offered again. Cost: finding the oldest unfinished range, or the oldest at a level, is amortised O(log
+n) at most; what was evicted is forgotten in bulk.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _FORGET = 4096  # ranges evicted before their memory is given back
 
 @dataclass(slots=True)
 class Lane:
-    """One stream's buffer. `ids` and `ends` (sequence number after the last tuple) are by range, oldest first, from `head` on."""
+    """One stream's buffer. `ids` and `ends` (sequence number after the last tuple) are by range, oldest first, from
+    `head` on."""
 
     buffer: int | None
     ids: array[int] = field(default_factory=lambda: array("q"))
@@ -117,7 +119,8 @@ class Backlog:
         return stream, first, lane.ends[index] - first
 
     def kept(self, stream: int, upto: float = float("inf")) -> tuple[Ints, Ints, Ints]:
-        """Ids, levels and ends of a stream's ranges that hold tuples before sequence number `upto`, oldest first; copies."""
+        """Ids, levels and ends of a stream's ranges that hold tuples before sequence number `upto`, oldest first;
+        copies."""
         lane = self.lanes[stream]
         ends = np.frombuffer(lane.ends, np.int64)[lane.head :] if lane.ends else np.empty(0, np.int64)
         size = len(ends) if upto >= lane.end else int(np.searchsorted(ends, upto)) + 1

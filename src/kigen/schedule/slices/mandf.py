@@ -1,11 +1,12 @@
 """`mandf` and `admandf`: MQT while the load is low, FIFO while it is high.
 
-Each period, the tuples that came make as many of the oldest leave; S is the sum of weights of the queries not yet run on those that
-will leave within `ahead` periods. With W the weights of one tuple and r the tuples of a period, the load is high if S >= W * beta * r:
-then FIFO, else MQT. `ahead` = 1 is the paper's letter. `admandf` sets beta anew each period, from where load and rate are heading.
+Each period, the tuples that came make as many of the oldest leave; S is the sum of weights of the queries not yet run
+on those that will leave within `ahead` periods. With W the weights of one tuple and r the tuples of a period, the load
+is high if S >= W * beta * r: then FIFO, else MQT. `ahead` = 1 is the paper's letter. `admandf` sets beta anew each
+period, from where load and rate are heading.
 
-Invariant: beta stays within 0..1; a period without arrivals decides nothing. Cost: once a period, one pass over the oldest r * ahead
-tuples.
+Invariant: beta stays within 0..1; a period without arrivals decides nothing. Cost: once a period, one pass over the
+oldest r * ahead tuples.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kigen.plan.window_hull import WindowHull
+from kigen.plan.shared_joins.window_hull import WindowHull
 from kigen.schedule.slices.orders import Mqt
 
 BETA = 0.05
@@ -26,7 +27,12 @@ class MandF(Mqt):
     name = "mandf"
 
     def __init__(
-        self, hull: WindowHull, buffers: Sequence[int | None], beta: float = BETA, period_us: float = PERIOD_US, ahead: float = 1.0
+        self,
+        hull: WindowHull,
+        buffers: Sequence[int | None],
+        beta: float = BETA,
+        period_us: float = PERIOD_US,
+        ahead: float = 1.0,
     ) -> None:
         super().__init__(hull, buffers)
         self.beta, self.period_us, self.ahead = beta, period_us, ahead
@@ -83,17 +89,33 @@ class MandF(Mqt):
         return total
 
     def report(self) -> dict[str, Any]:
-        return {**super().report(), "beta": self.beta, "order": "fifo" if self.in_order else "mqt", "switches": self.switches}
+        return {
+            **super().report(),
+            "beta": self.beta,
+            "order": "fifo" if self.in_order else "mqt",
+            "switches": self.switches,
+        }
 
 
 class AdMandF(MandF):
-    """Begins in FIFO. With no load: in FIFO beta becomes 0 at a high rate (stay), 0.01 at a low one (turn to MQT); in MQT 0.02 and 0.03."""
+    """Begins in FIFO. With no load: in FIFO beta becomes 0 at a high rate (stay), 0.01 at a low one (turn to MQT); in
+    MQT 0.02 and 0.03."""
 
     name = "admandf"
-    _NO_LOAD: ClassVar = {(True, True): 0.0, (True, False): 0.01, (False, True): 0.02, (False, False): 0.03}  # (FIFO in force, rate high)
+    _NO_LOAD: ClassVar = {
+        (True, True): 0.0,
+        (True, False): 0.01,
+        (False, True): 0.02,
+        (False, False): 0.03,
+    }  # (FIFO in force, rate high)
 
     def __init__(
-        self, hull: WindowHull, buffers: Sequence[int | None], beta: float = BETA, period_us: float = PERIOD_US, ahead: float = 1.0
+        self,
+        hull: WindowHull,
+        buffers: Sequence[int | None],
+        beta: float = BETA,
+        period_us: float = PERIOD_US,
+        ahead: float = 1.0,
     ) -> None:
         super().__init__(hull, buffers, beta, period_us, ahead)
         self._rate: float | None = None

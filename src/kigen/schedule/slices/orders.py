@@ -1,11 +1,12 @@
-"""The two orders: `fifo`, all slices of the oldest tuples first, and `mqt`, the slices that answer most queries for their work first."""
+"""The two orders: `fifo`, all slices of the oldest tuples first, and `mqt`, the slices that answer most queries for
+their work first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kigen.plan.window_hull import WindowHull
-from kigen.schedule.slices.events import SlicePolicy
+from kigen.plan.shared_joins.window_hull import WindowHull
+from kigen.schedule.slices.slice_interface import SlicePolicy
 
 
 class Fifo(SlicePolicy):
@@ -16,7 +17,8 @@ class Fifo(SlicePolicy):
 
 
 class Mqt(SlicePolicy):
-    """Maximise query throughput. Of equal slopes the higher level first, so that a group that was begun goes on; then the oldest."""
+    """Maximise query throughput. Of equal slopes the higher level first, so that a group that was begun goes on; then
+    the oldest."""
 
     name = "mqt"
 

@@ -1,18 +1,23 @@
-"""`salvage`, Kigen's own policy for shared joins: of what cannot all be run before it is evicted, what answers most queries for its work.
+"""`salvage`, Kigen's own policy for shared joins: of what cannot all be run before it is evicted, what answers most
+queries for its work.
 
-The least that any policy must drop is a linear program (`simulate/shared_join_bound`): work on a tuple lies between arrival and eviction.
-Its optimum is greedy: group by group from the steepest, each takes what the steeper ones leave room for, and what was taken runs in the
-order of eviction. `salvage` solves that anew for what waits, each period:
-1. a tuple at place p of its buffer is evicted when p more have come: at a given rate that is its deadline, and speed x deadline the room;
-2. groups in order of slope, oldest tuples first, take work as long as no deadline is broken; tuples to come within `ahead` buffers take
+The least that any policy must drop is a linear program (`simulate/shared_join_bound`): work on a tuple lies between
+arrival and eviction. Its optimum is greedy: group by group from the steepest, each takes what the steeper ones leave
+room for, and what was taken runs in the order of eviction. `salvage` solves that anew for what waits, each period: 1. a
+tuple at place p of its buffer is evicted when p more have come: at a given rate that is its deadline, and speed x
+deadline the room; 2. groups in order of slope, oldest tuples first, take work as long as no deadline is broken; tuples
+to come within `ahead` buffers take
    part; the **price** of work is the slope of the first group that finds too little room, 0 if all find enough;
-3. that is done for the rate of now and for the highest rate of late, which may return: each is believed to hold with probability 1/2, so
-   groups below the mean of the two prices are refused, and of the others the oldest that was taken at the rate of now runs.
-What was refused is lost only when its eviction comes, and runs when nothing else is left. A group that was begun goes on. If all would find
-room at the highest rate of late, with some to spare, the order is MQT's: nothing is at stake but throughput.
+3. that is done for the rate of now and for the highest rate of late, which may return: each is believed to hold with
+probability 1/2, so
+   groups below the mean of the two prices are refused, and of the others the oldest that was taken at the rate of now
+   runs.
+What was refused is lost only when its eviction comes, and runs when nothing else is left. A group that was begun goes
+on. If all would find room at the highest rate of late, with some to spare, the order is MQT's: nothing is at stake but
+throughput.
 
-Invariant: with room for all at the highest rate of late, nothing is refused. Cost: a pass over the ranges that wait, each period; the
-oldest are planned range by range, the rest in lumps.
+Invariant: with room for all at the highest rate of late, nothing is refused. Cost: a pass over the ranges that wait,
+each period; the oldest are planned range by range, the rest in lumps.
 """
 
 from __future__ import annotations
@@ -23,11 +28,11 @@ from typing import Any
 
 import numpy as np
 
-from kigen.plan.window_hull import WindowHull
-from kigen.schedule.events import Floats, Ints
+from kigen.plan.shared_joins.window_hull import WindowHull
+from kigen.schedule.interface import Floats, Ints
 from kigen.schedule.slices.greedy import take_steepest, whole_parts
 from kigen.schedule.slices.orders import Mqt
-from kigen.schedule.slices.rates import PERIOD_US, LaneRates
+from kigen.schedule.slices.stream_rates import PERIOD_US, LaneRates
 
 AHEAD = 1.2  # buffers
 _FRONT = 64  # ranges planned one by one; the rest in lumps
@@ -52,14 +57,19 @@ class _Supposed:
 class Salvage(Mqt):
     name = "salvage"
 
-    def __init__(self, hull: WindowHull, buffers: Sequence[int | None], ahead: float = AHEAD, period_us: float = PERIOD_US) -> None:
+    def __init__(
+        self, hull: WindowHull, buffers: Sequence[int | None], ahead: float = AHEAD, period_us: float = PERIOD_US
+    ) -> None:
         super().__init__(hull, buffers)
         self.ahead = ahead
         self.rates = LaneRates(len(buffers), period_us)
         self.at_stake = True  # not all that waits is safe at the highest rate of late
         self.refused = 0.0  # share of the work that waits
         self._left = np.array(
-            [[sum(hull.work[max(first - 1, level) : last]) for first, last in hull.groups] for level in range(hull.queries + 1)]
+            [
+                [sum(hull.work[max(first - 1, level) : last]) for first, last in hull.groups]
+                for level in range(hull.queries + 1)
+            ]
         )
         self._ends = [last for _, last in hull.groups]
         self._slopes = np.array([hull.weights[first - 1] for first, _ in hull.groups])
@@ -81,7 +91,11 @@ class Salvage(Mqt):
     def measure(self, now_us: float) -> None:
         if self.rates.measure(now_us) and self._elapsed_us > 0:
             keep = 1.0 - 1.0 / _SPEED_MEMORY
-            self._work, self._elapsed_us, self._longest = self._work * keep, self._elapsed_us * keep, self._longest * keep
+            self._work, self._elapsed_us, self._longest = (
+                self._work * keep,
+                self._elapsed_us * keep,
+                self._longest * keep,
+            )
             self._plan_ahead()
 
     def pick(self) -> int | None:
@@ -148,7 +162,8 @@ class Salvage(Mqt):
         return _Supposed(order, lumps, lumped, taken[: len(lumps)], price)
 
     def _waiting(self) -> tuple[Ints, Ints, Floats, Floats]:
-        """Ranges not done: ids, streams, work by group, and how many tuples must come to its stream before it begins to leave."""
+        """Ranges not done: ids, streams, work by group, and how many tuples must come to its stream before it begins to
+        leave."""
         found = []
         for stream, lane in enumerate(self.backlog.lanes):
             ids, levels, ends = self.backlog.kept(stream)
@@ -161,7 +176,8 @@ class Salvage(Mqt):
         return ids, streams, work, places
 
     def _with_those_to_come(self, work: Floats, due_us: Floats, rates: Floats, speed: float) -> tuple[Floats, Floats]:
-        """Rows of work and the room up to each: those that wait, and lumps of tuples to come at such rates, due after all of them."""
+        """Rows of work and the room up to each: those that wait, and lumps of tuples to come at such rates, due after
+        all of them."""
         lanes = zip(self.backlog.lanes, rates.tolist(), strict=True)
         fill_us = max((lane.buffer / rate for lane, rate in lanes if lane.buffer and rate > 0), default=0.0)
         span_us = self.ahead * fill_us

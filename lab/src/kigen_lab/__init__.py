@@ -1,0 +1,1 @@
+"""The laboratory of Kigen: simulations, reproductions of the papers' figures, benchmarks."""

@@ -1,0 +1,84 @@
+"""What admission itself costs a trigger: everything that the reader does between two batches, with many queries and
+much that waits.
+
+300 queries with a live stream each and 1,000 tuples of each waiting, every one a basic batch of its own (arrivals lie
+further apart than the slots in which a policy is fed). Measured is the CPU time of the reader's own work: cursors, what
+arrived, the decision, the offset as JSON; and of the policy's decision alone.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from kigen.connectors import LiveSource, open_source
+from kigen.plan import bind
+from kigen.plan.tasks import extract_tasks
+from kigen.schedule import Completion, ScheduledTask, Settings, make_policy
+from kigen.spark.admission.offsets import initial_offset, next_offset
+from kigen.spark.admission.scheduling import Scheduling
+from kigen.spark.scratch import Committed
+
+QUERIES, WAITING = 300, 1000
+_EVERY_US = 400_000  # between triggers
+_AT_MOST = 4_000_000
+
+
+def measure_admission(
+    policy: str, queries: int = QUERIES, waiting: int = WAITING, triggers: int = 50
+) -> dict[str, Any]:
+    """Medians in ms over `triggers` batches."""
+    rate = 100.0
+    text = "".join(
+        f"CREATE STREAM s{i} (v BIGINT) FROM synthetic (rate = {rate}, v = 'sequence');\n"
+        f"CREATE QUERY q{i} DEADLINE {1 + i % 5} SECONDS AS SELECT v FROM s{i} [ROWS 5];\n"
+        for i in range(queries)
+    )
+    app = bind(text)
+    tasks = extract_tasks(app)
+    sources = {s.name: open_source(s, ".", False, 0) for s in app.streams}
+    live = {name: source for name, source in sources.items() if isinstance(source, LiveSource)}
+    offset = initial_offset(dict(sources), tasks, 0)
+    scheduling = Scheduling(app, tasks, live, offset["queues"], (policy, Settings(may_drop=False)), _AT_MOST)
+    now_us = int(waiting / rate * 1e6)
+    whole, decision = [], []
+    for trigger in range(triggers + 1):
+        began = time.thread_time()
+        queues = {
+            task: {stream: dict(at) for stream, at in streams.items()} for task, streams in offset["queues"].items()
+        }
+        scheduling.completed(offset["seq"], now_us, Committed())
+        taken = scheduling.next(offset["seq"] + 1, now_us, queues, Committed(offset["seq"], now_us, {}), False)
+        decided = time.thread_time()
+        offset = next_offset(offset, {}, 0, now_us, (queues, taken))
+        json.dumps(offset)
+        if trigger:  # the first hears of everything that waits at once
+            whole.append(time.thread_time() - began)
+            decision.append(decided - began)
+        now_us += _EVERY_US
+    told = {
+        "policy_ms": measure_decision(policy, queries, waiting),
+        "decision_ms": 1000 * median(decision),
+        "ms": 1000 * median(whole),
+    }
+    return {"policy": policy, "queries": queries, **told}
+
+
+def measure_decision(name: str, queries: int = QUERIES, batches: int = WAITING) -> float:
+    """Of a policy alone, with so many basic batches of each query waiting: ms a decision, the median."""
+    tasks = [ScheduledTask(f"q{i}", 1e6 * (1 + i % 30), False, 50.0) for i in range(queries)]
+    policy = make_policy(name, tasks, Settings(phi_us=20_000.0, fixed_us=150_000.0))
+    owners, now_us = np.tile(np.arange(queries), batches), batches * 20_000.0
+    policy.arrived_many(owners, np.full(len(owners), 3), np.repeat(np.arange(batches) * 20_000.0, queries))
+    taken = []
+    for _ in range(1 if name == "all" else 12):  # `all` leaves nothing for a second
+        began = time.thread_time()
+        decision = policy.next(now_us)
+        taken.append(time.thread_time() - began)
+        policy.completed(Completion(now_us, 400_000.0, decision.admit))
+        policy.arrived_many(np.arange(queries), np.full(queries, 3), np.full(queries, now_us))
+    return 1000 * median(taken)

@@ -1,0 +1,93 @@
+"""The kernel alone: TaskRuntime without Spark, encoded blocks in (Arrow IPC), encoded blocks out, as large as a batch
+of the engine.
+
+Decoding and encoding are inside the measured time, making the input is not. Steady state as everywhere
+(kigen_lab.bench.steady).
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from kigen.lifetimes import StreamInput, TaskRuntime
+from kigen.plan import bind
+from kigen.plan.tasks import extract_tasks
+from kigen_lab.bench.lifetimes.data import stream_table
+from kigen_lab.bench.lifetimes.queries import PaperQuery, app_text, query_name
+from kigen_lab.bench.steady import Mark, steady_rate
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What one step is given: of each stream a block of c0, c1, ... and `_ts` as Arrow IPC bytes."""
+
+    blocks: dict[str, bytes]
+    tuples: int
+    last: bool
+
+
+@dataclass(frozen=True)
+class KernelRun:
+    tuples: int
+    rows: int
+    rate: float  # tuples a second, steady
+
+
+def run_kernel(query: PaperQuery, kind: str, window: int, lifetime: str, tuples: int, block_rows: int) -> KernelRun:
+    kernel = make_kernel(query, kind, window, lifetime)
+    given = list(encoded_blocks(query, tuples, block_rows))
+    marks, rows, done = [], 0, 0
+    gc.collect()
+    for piece in given:
+        rows += step(kernel, query, piece)
+        done += piece.tuples
+        marks.append(Mark(time.perf_counter(), done))
+    return KernelRun(done, rows, steady_rate(marks, window))
+
+
+def make_kernel(query: PaperQuery, kind: str, window: int, lifetime: str) -> TaskRuntime:
+    app = bind(app_text(query, kind, window, {}, None))
+    (task,) = extract_tasks(app)
+    return TaskRuntime(task, app, lifetime)
+
+
+def encoded_blocks(query: PaperQuery, tuples: int, block_rows: int) -> Iterator[Encoded]:
+    each, portion = tuples // len(query.streams), max(1, block_rows // len(query.streams))
+    for first in range(0, each, portion):
+        stop = min(first + portion, each)
+        blocks = {stream: _encode(_kernel_table(stream, first, stop)) for stream in query.streams}
+        yield Encoded(blocks, (stop - first) * len(query.streams), stop == each)
+
+
+def step(kernel: TaskRuntime, query: PaperQuery, piece: Encoded) -> int:
+    """One step from bytes to bytes; gives the number of result rows."""
+    inputs = {
+        name: StreamInput([pa.ipc.open_stream(block).read_all()], ended=piece.last)
+        for name, block in piece.blocks.items()
+    }
+    result = kernel.step(inputs)
+    table = result.outputs.get(query_name(query))
+    if table is None:
+        return 0
+    _encode(table)
+    return int(table.num_rows)
+
+
+def _kernel_table(stream: str, first: int, stop: int) -> pa.Table:
+    """As connectors give it: positional names, the timestamp once more as `_ts`."""
+    table = stream_table(stream, first, stop)
+    ts = table["ts"].cast(pa.int64())
+    columns = [table["ca"], table["cb"], table["cc"], ts.cast(pa.timestamp("us")), ts]
+    return pa.table(columns, names=["c0", "c1", "c2", "c3", "_ts"])
+
+
+def _encode(table: pa.Table) -> bytes:
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(memoryview(out.getvalue()))

@@ -1,0 +1,129 @@
+"""Plain Structured Streaming's side of a benchmark: Spark's defaults, with what any guide tells a user to set
+(partitions, memory).
+
+Run as a process of its own: `python -m kigen_lab.bench.lifetimes.plain_side`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from kigen_lab.bench.floor.plain_floor import floor_query
+from kigen_lab.bench.lifetimes.plain_queries import plain_query, read
+from kigen_lab.bench.lifetimes.queries import BY_NAME, PaperQuery
+from kigen_lab.bench.steady import Mark, steady_rate
+from kigen_lab.bench.worker import Answer, serve
+
+_PACKAGE = "org.apache.spark.sql.execution.streaming.state"
+STORES = {"memory": f"{_PACKAGE}.HDFSBackedStateStoreProvider", "rocksdb": f"{_PACKAGE}.RocksDBStateStoreProvider"}
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+
+def start_plain() -> SparkSession:
+    cores = os.cpu_count() or 1
+    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    settings = {
+        # a state store and a Python worker each: the default of 200 takes seconds a batch
+        "spark.sql.shuffle.partitions": cores,
+        "spark.driver.memory": f"{max(1, memory_gb // 3)}g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.numRecentProgressUpdates": 1000,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    }
+    builder = SparkSession.builder.master("local[*]").appName("plain")
+    for key, value in settings.items():
+        builder = builder.config(key, str(value))
+    return builder.getOrCreate()
+
+
+def run_plain(
+    spark: SparkSession,
+    query: PaperQuery,
+    window: int,
+    paths: dict[str, str],
+    files_a_batch: int,
+    store: str,
+    out: Path,
+) -> Answer:
+    """One run; every result row is written to parquet files, counted, deleted. `rate` is in tuples a second, in steady
+    state."""
+    shutil.rmtree(out, ignore_errors=True)
+    spark.conf.set(_PROVIDER, STORES[store])
+    streams = [read(spark, name, paths[name], files_a_batch) for name in query.streams]
+    results = plain_query(query.name, streams, query.window_size(window))
+    target, checkpoint = str(out.absolute() / "rows"), str(out.absolute() / "checkpoint")
+    writer = results.writeStream.format("parquet").option("path", target).option("checkpointLocation", checkpoint)
+    running = writer.trigger(availableNow=True).start()
+    running.awaitTermination()
+    batches = [b for b in _progress(running) if b["numInputRows"] > 0]
+    rows = spark.read.parquet(target).count()
+    shutil.rmtree(out, ignore_errors=True)
+    marks = marks_of(batches)
+    return {
+        "tuples": marks[-1].tuples,
+        "rows": rows,
+        "batches": len(marks),
+        "rate": steady_rate(marks, window),
+        "store": store,
+    }
+
+
+def marks_of(batches: list[dict[str, Any]]) -> list[Mark]:
+    """Batches end to end: whatever lies between two of them is not counted."""
+    marks, at_ms, tuples = [], 0, 0
+    for batch in batches:
+        at_ms, tuples = at_ms + batch["durationMs"]["triggerExecution"], tuples + batch["numInputRows"]
+        marks.append(Mark(at_ms / 1000, tuples))
+    return marks
+
+
+def run_plain_floor(spark: SparkSession, form: str, folder: Path, batches: int, tuples: int) -> Answer:
+    """Batches of a few tuples, back to back; what Spark says of each. transformWithState works on RocksDB only."""
+    out = folder / "plain-floor"
+    shutil.rmtree(out, ignore_errors=True)
+    spark.conf.set(_PROVIDER, STORES["rocksdb" if form == "transformWithStateInPandas" else "memory"])
+    writer = floor_query(spark, form, tuples).writeStream.format("parquet").option("path", str(out.absolute() / "rows"))
+    running = writer.option("checkpointLocation", str(out.absolute() / "checkpoint")).start()
+    try:
+        while running.isActive and (running.lastProgress is None or running.lastProgress.batchId < batches):
+            time.sleep(0.25)
+        if not running.isActive:
+            running.awaitTermination()  # raises what ended it
+        progress = _progress(running)
+    finally:
+        running.stop()
+    shutil.rmtree(out, ignore_errors=True)
+    return {"progress": progress}
+
+
+def _progress(query: StreamingQuery) -> list[dict[str, Any]]:
+    return [json.loads(batch.json) for batch in query.recentProgress]
+
+
+def main() -> None:
+    spark = start_plain()
+
+    def run(request: dict[str, Any]) -> Answer:
+        query = BY_NAME[request.pop("query")]
+        return run_plain(spark, query=query, **{**request, "out": Path(request["out"])})
+
+    def floor(request: dict[str, Any]) -> Answer:
+        return run_plain_floor(spark, request["form"], Path(request["folder"]), request["batches"], request["tuples"])
+
+    serve({"run": run, "floor": floor}, spark.stop)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""The six queries of the lifetime paper, over STRu, or STRb0 and STRb1, with a window of W tuples: W for STRu, W / 2
+for each STRb.
+
+A RANGE window of W milliseconds holds W tuples, one a millisecond, so RANGE and ROWS of one size do the same work.
+EXCEPT names its columns: with the timestamp among them (`*` gives it too) the two streams would have no tuple in
+common.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KINDS = ("range", "rows")
+WINDOWS = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
+
+_COLUMNS = {
+    "stru": "ca STRING, cb BIGINT, cc STRING, ts TIMESTAMP",
+    "strb0": "ca BIGINT, cb STRING, cc BIGINT, ts TIMESTAMP",
+    "strb1": "ca BIGINT, cb STRING, cc BIGINT, ts TIMESTAMP",
+}
+
+
+@dataclass(frozen=True)
+class PaperQuery:
+    name: str
+    title: str
+    streams: tuple[str, ...]
+    cql: str  # with {w} for the window
+    plain_range: str | None = None  # why plain Structured Streaming cannot do it with a RANGE window; None: it can
+    stateful: bool = False  # in plain Structured Streaming: slow there, so it is given fewer tuples
+
+    def window_size(self, window: int) -> int:
+        """Of each stream, in tuples."""
+        return max(1, window // len(self.streams))
+
+    def why_not_plain(self, kind: str) -> str | None:
+        if kind == "rows":
+            return "no row windows over a stream in Structured Streaming"
+        return self.plain_range
+
+
+QUERIES = (
+    PaperQuery("selection", "selection", ("stru",), "SELECT * FROM stru {w} WHERE cb > 3"),
+    PaperQuery("projection", "projection", ("stru",), "SELECT ca, cb FROM stru {w}"),
+    PaperQuery("union", "union", ("strb0", "strb1"), "SELECT * FROM strb0 {w} UNION ALL SELECT * FROM strb1 {w}"),
+    PaperQuery(
+        "join",
+        "join",
+        ("strb0", "strb1"),
+        "SELECT * FROM strb0 {w}, strb1 {w} WHERE strb0.ca = strb1.ca",
+        stateful=True,
+    ),
+    PaperQuery(
+        "except",
+        "except",
+        ("strb0", "strb1"),
+        "SELECT ca, cb, cc FROM strb0 {w} EXCEPT SELECT ca, cb, cc FROM strb1 {w}",
+        plain_range="no EXCEPT between streams in Structured Streaming",
+        stateful=True,
+    ),
+    PaperQuery("average", "average", ("stru",), "SELECT AVG(cb) AS mean FROM stru {w} GROUP BY ca, cc", stateful=True),
+)
+BY_NAME = {query.name: query for query in QUERIES}
+
+
+def window_clause(query: PaperQuery, kind: str, window: int) -> str:
+    size = query.window_size(window)
+    return f"[RANGE {size} MILLISECONDS]" if kind == "range" else f"[ROWS {size}]"
+
+
+def app_text(query: PaperQuery, kind: str, window: int, paths: dict[str, str], into: str | None) -> str:
+    """The app file; `paths` are the streams' parquet folders, `into` the folder of the results (None: no sink, for the
+    kernel)."""
+    streams = [
+        f"CREATE STREAM {name} ({_COLUMNS[name]}) TIMESTAMP BY ts FROM parquet (path = '{paths.get(name, name)}');"
+        for name in query.streams
+    ]
+    sink = "" if into is None else f"\n  INTO parquet (path = '{into}')"
+    body = query.cql.format(w=window_clause(query, kind, window))
+    return "\n".join([*streams, f"CREATE QUERY {query_name(query)} AS\n  {body}{sink};\n"])
+
+
+def query_name(query: PaperQuery) -> str:
+    """In the app file: some of the names alone are words of the language."""
+    return f"q_{query.name}"

@@ -1,0 +1,88 @@
+"""The apps and streams of `kigen bench shared-joins`: queries over the join of two streams that differ in their windows
+alone.
+
+Of n queries the i-th has i/n of the widest window, so one query has the widest. Each stream has a tuple a millisecond,
+the right one half a millisecond later; keys are drawn at random, so many that a tuple meets about a quarter of a
+partner in the widest window.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kigen.plan import bind
+from kigen.plan.logical import App
+from kigen_lab.bench.lifetimes.data import START_US, STEP_US
+
+STREAMS = ("l", "r")
+KEYS_A_WINDOW = 4  # keys for each tuple of a window
+_PIECE = 10_000  # tuples that are drawn together: the stream does not depend on how it is cut
+
+
+@dataclass(frozen=True)
+class Family:
+    queries: int
+    widest: int  # tuples of a stream, which are milliseconds
+    kind: str = "range"
+    shared: bool = True
+
+    @property
+    def windows(self) -> list[int]:
+        return [max(1, self.widest * i // self.queries) for i in range(1, self.queries + 1)]
+
+    def app(self, paths: dict[str, str] | None = None, into: str | None = None) -> App:
+        """`into`: the folder of the results; None: no sinks, for the kernel."""
+        columns = "k BIGINT, v BIGINT, ts TIMESTAMP"
+        paths = paths or {name: name for name in STREAMS}
+        streams = [
+            f"CREATE STREAM {name} ({columns}) TIMESTAMP BY ts FROM parquet (path = '{paths[name]}');"
+            for name in STREAMS
+        ]
+        queries = [self._query(i, window, into) for i, window in enumerate(self.windows)]
+        return replace(bind("\n".join(streams + queries)), sharing=self.shared)
+
+    def _query(self, i: int, window: int, into: str | None) -> str:
+        w = f"[RANGE {window} MILLISECONDS]" if self.kind == "range" else f"[ROWS {window}]"
+        sink = "" if into is None else f" INTO parquet (path = '{into}/q{i}')"
+        return f"CREATE QUERY q{i} AS SELECT l.k, l.v AS lv, r.v AS rv FROM l {w}, r {w} WHERE l.k = r.k{sink};"
+
+
+def stream_table(stream: str, first: int, stop: int, widest: int) -> pa.Table:
+    """Tuples `first` to `stop`: k, v, ts."""
+    number = np.arange(first, stop, dtype=np.int64)
+    side = STREAMS.index(stream)
+    ts = pa.array(START_US + side * STEP_US // 2 + number * STEP_US, pa.int64())
+    pieces = range(first // _PIECE, -(-stop // _PIECE))
+    keys = np.concatenate(
+        [np.random.default_rng((piece, side)).integers(0, widest * KEYS_A_WINDOW, _PIECE) for piece in pieces]
+    )
+    begin = first - pieces[0] * _PIECE
+    return pa.table(
+        [pa.array(keys[begin : begin + len(number)]), pa.array(number), ts.cast(pa.timestamp("us", "UTC"))],
+        names=["k", "v", "ts"],
+    )
+
+
+def make_data(cache: Path, each: int, widest: int, file_rows: int) -> dict[str, str]:
+    """The folders of both streams, `each` tuples in each, made if they are not there. A folder appears whole, by a
+    rename."""
+    paths = {}
+    for stream in STREAMS:
+        folder = cache.absolute() / f"shared-{stream}-{each}-{widest}-{file_rows}"
+        if not folder.is_dir():
+            scratch = folder.with_name(f".{folder.name}.{os.getpid()}")
+            shutil.rmtree(scratch, ignore_errors=True)
+            scratch.mkdir(parents=True)
+            for part, first in enumerate(range(0, each, file_rows)):
+                table = stream_table(stream, first, min(first + file_rows, each), widest)
+                pq.write_table(table, scratch / f"part-{part:05d}.parquet", row_group_size=file_rows)
+            scratch.rename(folder)
+        paths[stream] = str(folder)
+    return paths

@@ -1,0 +1,109 @@
+"""Random placement problems of given size: depth, fan-out and sharing vary; sources, sinks and some operators are
+pinned.
+
+Deadlines leave every output `laxity` times the work of its longest path at least; the CPU load is `load` of all nodes.
+Invariant: the same seed gives the same problem.
+"""
+
+from __future__ import annotations
+
+import random
+
+from kigen.placement.problem import Link, Node, Operator, Output, Problem, Stream
+
+
+def random_problem(
+    nodes: int,
+    operators: int,
+    seed: int,
+    load: float = 0.5,
+    laxity: float = 6.0,
+    sharing: float = 0.2,
+    period_us: float = 1_000_000.0,
+    delay_us: float = 500.0,
+) -> Problem:
+    """A full mesh of nodes. Queries of depth 2-6 read 1-3 streams; with probability `sharing` a query begins at what
+    another gave."""
+    rng = random.Random(seed)
+    names = [f"n{i}" for i in range(nodes)]
+    places = tuple(Node(n, rng.choice((0.5, 1.0, 1.0, 2.0))) for n in names)
+    links = tuple(Link(a, b, delay_us * rng.uniform(0.5, 1.5), 125e6) for a in names for b in names if a != b)
+    streams: list[Stream] = []
+    ops: list[Operator] = []
+    ends: list[str] = []
+    while len(ops) < operators:
+        made = [o.output for o in ops]
+        inputs = []
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            if made and rng.random() < sharing:
+                inputs.append(rng.choice(made))
+            else:
+                name = f"source{len(streams)}"
+                streams.append(
+                    Stream(name, (rng.choice(names),), rng.randint(10, 200), period_us, rng.choice((40, 100, 300)))
+                )
+                inputs.append(name)
+        ends += _query(rng, ops, streams, inputs, operators)
+    unread = {o.output for o in ops} - {s for o in ops for s in o.inputs}
+    scale = _scale(tuple(ops), tuple(streams), places, load, period_us)
+    done = tuple(
+        Operator(
+            o.name,
+            o.inputs,
+            o.output,
+            o.cost_us * scale,
+            o.selectivity,
+            (rng.choice(names),) if rng.random() < 0.05 else (),
+        )
+        for o in ops
+    )
+    wanted = list(dict.fromkeys(ends + sorted(unread)))
+    sinks = {s: rng.choice(names) for s in wanted}
+    draft = Problem(
+        places, links, tuple(streams), done, tuple(Output(f"out{i}", s, sinks[s], 1e12) for i, s in enumerate(wanted))
+    )
+    slowest = min(n.speed for n in places)
+    outputs = tuple(
+        Output(
+            o.name,
+            o.stream,
+            o.sink,
+            20 * delay_us + laxity * rng.uniform(1, 3) * sum(draft.work_us[x] for x in draft.needed[o.name]) / slowest,
+        )
+        for o in draft.outputs
+    )
+    return Problem(places, links, tuple(streams), done, outputs)
+
+
+def _query(rng: random.Random, ops: list[Operator], streams: list[Stream], inputs: list[str], limit: int) -> list[str]:
+    """One query: its inputs pass an operator each, meet, and go on in 1-3 branches; the streams its branches end in."""
+    heads = []
+    for stream in inputs:
+        heads.append(_add(rng, ops, streams, (stream,), rng.uniform(0.1, 1.0)))
+    trunk = heads[0] if len(heads) == 1 else _add(rng, ops, streams, tuple(heads), rng.uniform(0.2, 1.0))
+    ends = []
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        at = trunk
+        for _ in range(rng.randint(1, 4)):
+            if len(ops) < limit:
+                at = _add(rng, ops, streams, (at,), rng.uniform(0.3, 1.2))
+        ends.append(at)
+    return ends
+
+
+def _add(
+    rng: random.Random, ops: list[Operator], streams: list[Stream], inputs: tuple[str, ...], selectivity: float
+) -> str:
+    name = f"o{len(ops)}"
+    streams.append(Stream(f"s{len(ops)}", bytes_per_tuple=rng.choice((40, 100, 300))))
+    ops.append(Operator(name, inputs, f"s{len(ops)}", rng.uniform(1, 20), selectivity))
+    return f"s{len(ops) - 1}"
+
+
+def _scale(
+    ops: tuple[Operator, ...], streams: tuple[Stream, ...], places: tuple[Node, ...], load: float, period_us: float
+) -> float:
+    """By how much costs must grow for the wanted load."""
+    unread = sorted({o.output for o in ops} - {s for o in ops for s in o.inputs})
+    problem = Problem(places, (), streams, ops, tuple(Output(s, s, places[0].name, 1.0) for s in unread))
+    return load * period_us * sum(n.speed for n in places) / sum(problem.work_us.values())

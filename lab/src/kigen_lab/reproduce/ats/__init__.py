@@ -1,0 +1,1 @@
+"""Figures of the paper on deadlines and adaptive batches."""

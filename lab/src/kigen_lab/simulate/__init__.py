@@ -1,0 +1,7 @@
+"""Virtual time: the policies of `kigen.schedule` over the paper's workloads, millions of tuples in seconds."""
+
+from kigen_lab.simulate.deadlines.ideal import IDEAL, run_policy
+from kigen_lab.simulate.deadlines.virtual_time import Outcome, simulate
+from kigen_lab.simulate.deadlines.workload import Setting, Workload, draw
+
+__all__ = ["IDEAL", "Outcome", "Setting", "Workload", "draw", "run_policy", "simulate"]

@@ -1,0 +1,1 @@
+"""The deadline paper's workload in virtual time."""

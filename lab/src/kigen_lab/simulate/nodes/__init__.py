@@ -1,0 +1,1 @@
+"""Nodes and links in virtual time."""

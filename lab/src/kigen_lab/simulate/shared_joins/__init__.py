@@ -1,0 +1,1 @@
+"""A shared window join in virtual time."""

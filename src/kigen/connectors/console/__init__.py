@@ -1,0 +1,1 @@
+"""The console connector: a sink that prints."""

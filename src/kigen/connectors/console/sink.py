@@ -1,0 +1,46 @@
+"""`INTO console`: results as lines on standard output, for people; what was printed cannot be taken back, so a replay
+prints again."""
+
+from __future__ import annotations
+
+import sys
+
+import pyarrow as pa
+
+from kigen.connectors.encoding import output_columns
+from kigen.connectors.sink_base import Mark, Sink
+from kigen.plan.types import Schema, Type
+
+_LONGEST = 1000  # lines of one table
+
+
+class ConsoleSink(Sink):
+    def __init__(self, name: str, schema: Schema, is_stream: bool) -> None:
+        super().__init__(schema, is_stream)
+        self.name = name
+
+    def open(self, mark: Mark | None) -> None:
+        pass
+
+    def write(self, table: pa.Table) -> None:
+        columns = output_columns(table.slice(0, _LONGEST), self.schema, self.is_stream)
+        shown = [_texts(column, "NULL" if i < len(self.schema) else "?") for i, column in enumerate(columns)]
+        for row in zip(*shown, strict=True):
+            values = ", ".join(f"{column.name} = {text}" for column, text in zip(self.schema, row, strict=False))
+            sys.stdout.write(f"{self.name}  {' .. '.join(row[len(self.schema) :])}  {values}\n")
+        if table.num_rows > _LONGEST:
+            sys.stdout.write(f"{self.name}  ... and {table.num_rows - _LONGEST} more\n")
+
+    def mark(self) -> Mark:
+        sys.stdout.flush()
+        return {}
+
+    def close(self) -> None:
+        sys.stdout.flush()
+
+
+def _texts(column: pa.ChunkedArray, missing: str) -> list[str]:
+    if column.type == Type.TIMESTAMP.arrow:
+        column = column.cast(pa.string())
+        return [missing if v is None else v.replace(" ", "T") + "Z" for v in column.to_pylist()]
+    return [missing if v is None else repr(v) if isinstance(v, str) else str(v) for v in column.to_pylist()]

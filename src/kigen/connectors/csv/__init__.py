@@ -1,0 +1,1 @@
+"""The csv connector: source and sink."""

@@ -1,0 +1,88 @@
+"""The files behind a `path` option: one file, a glob, or a directory, always in the order of their names.
+
+Invariant: a file is known by its path relative to the app file's directory, so that a position stays valid when the
+directory moves or later files are added.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import time
+
+from kigen.connectors.source_base import InputError
+
+
+class Files:
+    """Lists lazily and once; no I/O in `__init__`."""
+
+    def __init__(self, path: str, directory: str, suffixes: tuple[str, ...]) -> None:
+        self._path, self._directory, self._suffixes = path, directory, suffixes
+        self._names: tuple[str, ...] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        if self._names is None:
+            self._names = self._list()
+        return self._names
+
+    def full(self, name: str) -> str:
+        return os.path.normpath(os.path.join(self._directory, name))
+
+    def size(self, name: str) -> int:
+        try:
+            return os.path.getsize(self.full(name))
+        except OSError as error:
+            raise InputError(
+                f"cannot be read ({error.strerror}); it was there when the run began", self.full(name)
+            ) from error
+
+    def age_s(self, name: str) -> float:
+        """How long ago it was last written to."""
+        try:
+            return time.time() - os.path.getmtime(self.full(name))
+        except OSError as error:
+            raise InputError(
+                f"cannot be read ({error.strerror}); it was there when the run began", self.full(name)
+            ) from error
+
+    def after(self, name: str) -> tuple[str, ...]:
+        """The files that follow `name`."""
+        return tuple(other for other in self.names if other > name)
+
+    def share_before(self, name: str, share: float) -> float:
+        """How much of all bytes lies before the point `share` (0..1) into `name`."""
+        sizes = {other: self.size(other) for other in self.names}
+        total = sum(sizes.values())
+        done = sum(size for other, size in sizes.items() if other < name) + share * sizes.get(name, 0)
+        return done / total if total else 1.0
+
+    def read(self, name: str, start: int, length: int) -> bytes:
+        try:
+            with open(self.full(name), "rb") as file:
+                file.seek(start)
+                return file.read(length)
+        except OSError as error:
+            raise InputError(f"cannot be read ({error.strerror})", self.full(name)) from error
+
+    def _list(self) -> tuple[str, ...]:
+        full = self.full(self._path)
+        if os.path.isdir(full):
+            inside = sorted(os.listdir(full))
+            names = [
+                os.path.join(self._path, n)
+                for n in inside
+                if n.endswith(self._suffixes) and not n.startswith((".", "_"))
+            ]
+            wanted = f"holds no file ending in {' or '.join(self._suffixes)}"
+        elif os.path.exists(full):
+            names, wanted = [self._path], ""
+        elif glob.has_magic(self._path):
+            names = glob.glob(self._path, root_dir=self._directory or ".", recursive=True)
+            wanted = "matches no file"
+        else:
+            names, wanted = [], "no such file"
+        names = sorted(n for n in names if os.path.isfile(self.full(n)))
+        if not names:
+            raise InputError(f"{wanted}; paths are relative to the app file's directory", full)
+        return tuple(names)

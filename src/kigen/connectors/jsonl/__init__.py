@@ -1,0 +1,1 @@
+"""The JSON lines connector: source."""

@@ -1,0 +1,122 @@
+"""The slow path of JSON lines: line by line, so that each bad row is found with its line, field and text.
+
+Invariant: a line that pyarrow.json would read comes out the same here; what it would refuse is a bad row here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pyarrow as pa
+
+from kigen.connectors.ahead import NO_LIMIT, Ahead
+from kigen.connectors.bad_rows import BadRows, null_timestamp, shown, wrong_type
+from kigen.connectors.casting import convert_texts, with_ts
+from kigen.connectors.source_base import Rows
+from kigen.connectors.text_files import Span
+from kigen.plan.logical import Stream
+from kigen.plan.types import Type
+
+# Beside bool and int, which are told apart by hand.
+_PYTHON: dict[Type, tuple[type, ...]] = {
+    Type.BOOLEAN: (),
+    Type.BIGINT: (),
+    Type.DOUBLE: (float,),
+    Type.STRING: (str,),
+    Type.TIMESTAMP: (str,),
+}
+
+
+class _Twice(ValueError):
+    """A key that stands twice in an object."""
+
+
+def parse_by_line(span: Span, stream: Stream, timestamp: int, file: str, ahead: Ahead = NO_LIMIT) -> Rows:
+    bad = BadRows(file, stream.on_error_skip)
+    found: list[list[Any]] = [[] for _ in stream.schema]
+    numbers: list[int] = []
+    declared = {column.name for column in stream.schema}
+    for number, line in enumerate(span.data.split(b"\n"), span.line):
+        if not line.strip(b" \t\r"):
+            continue
+        value, fault = _object(line, declared)
+        if fault is not None:
+            bad.add(number, number, -1, None, fault)
+            continue
+        numbers.append(number)
+        for index, column in enumerate(stream.schema):
+            entry = value.get(column.name)
+            if entry is not None and not _fits(entry, column.type):
+                bad.add(
+                    number, number, index, column.name, wrong_type(json.dumps(entry, ensure_ascii=False), column.type)
+                )
+                entry = None
+            elif entry is None and index == timestamp:
+                bad.add(
+                    number,
+                    number,
+                    index,
+                    column.name,
+                    null_timestamp("null" if column.name in value else "no such key"),
+                )
+            found[index].append(entry)
+    columns = [_column(found[i], i, stream, numbers, bad) for i in range(len(stream.schema))]
+    for at in ahead.beyond(columns[timestamp]).tolist():
+        number = numbers[at]
+        bad.add(number, number, timestamp, stream.schema[timestamp].name, ahead.message(str(found[timestamp][at])))
+    skipped, errors = bad.settle()
+    keep = pa.array([number not in bad for number in numbers], pa.bool_())
+    return Rows(
+        with_ts([pa.chunked_array([c.filter(keep)]) for c in columns], stream.schema, timestamp), skipped, errors
+    )
+
+
+def _column(entries: list[Any], index: int, stream: Stream, numbers: list[int], bad: BadRows) -> pa.Array:
+    column = stream.schema[index]
+    if column.type is Type.DOUBLE:
+        entries = [None if e is None else float(e) for e in entries]
+    if column.type is not Type.TIMESTAMP:
+        return pa.array(entries, column.type.arrow)
+    values, misfits = convert_texts(pa.array(entries, pa.string()), column.type)
+    for at in misfits.tolist():
+        bad.add(numbers[at], numbers[at], index, column.name, wrong_type(entries[at], column.type))
+    return values
+
+
+def _object(line: bytes, declared: set[str]) -> tuple[dict[str, Any], str | None]:
+    """The object on a line, or what is wrong with it."""
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(items)
+        if len(value) < len(items):
+            keys = [key for key, _ in items]
+            twice = next((key for key in keys if key in declared and keys.count(key) > 1), None)
+            if twice is not None:
+                raise _Twice(f"key '{twice}' stands twice")
+        return value
+
+    try:
+        value = json.loads(line.decode(), object_pairs_hook=pairs, parse_float=_finite)
+        if not isinstance(value, dict):
+            return {}, f"a JSON object required, found {shown(line.decode())}"
+        json.dumps(value, ensure_ascii=False).encode()  # refuses half a surrogate pair
+        return value, None
+    except (ValueError, RecursionError) as error:
+        return {}, f"a JSON object required, found {shown(line.decode(errors='backslashreplace'))}: {error}"
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text} is too large for a DOUBLE")
+    return value
+
+
+def _fits(entry: Any, type_: Type) -> bool:
+    if isinstance(entry, bool):
+        return type_ is Type.BOOLEAN
+    if isinstance(entry, int):
+        return abs(entry) < 2**1023 if type_ is Type.DOUBLE else type_ is Type.BIGINT and -(2**63) <= entry < 2**63
+    return isinstance(entry, _PYTHON[type_])

@@ -1,0 +1,1 @@
+"""The parquet connector: source and sink."""

@@ -1,0 +1,239 @@
+"""`FROM parquet (path = ...)`: ranges of rows, counted by row group.
+
+Invariant: a position is (file, row group, row in it); ranges never span files; values are taken over losslessly or
+refused. A range's checksum is that of the bytes of its whole row groups. Cost: a row group is decoded once while ranges
+pass through it, and ahead of time (kigen.connectors.parquet.row_groups); the driver reads footers and the timestamp
+column.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kigen.connectors.ahead import Ahead
+from kigen.connectors.bad_rows import BadRows, null_timestamp, wrong_type
+from kigen.connectors.casting import bisect_cast, in_range, with_ts
+from kigen.connectors.columns import place_of
+from kigen.connectors.input_files import Files
+from kigen.connectors.options import check_names, path_of
+from kigen.connectors.parquet.row_groups import Group, RowGroups
+from kigen.connectors.source_base import InputError, Position, Range, Rows, Source, checked
+from kigen.plan.logical import Stream
+from kigen.plan.types import Type
+
+_CHECKSUM = b"kigen.checksum"  # in a decoded group's metadata
+
+
+class ParquetSource(Source):
+    def __init__(self, stream: Stream, directory: str, started_us: int | None = None) -> None:
+        owner = f"stream '{stream.name}'"
+        check_names(owner, stream.source, ("path",))
+        if stream.timestamp is None:
+            raise InputError(
+                f"{owner} comes from a file: write TIMESTAMP BY and the column that holds each tuple's time"
+            )
+        self.stream, self.timestamp = stream, stream.timestamp
+        self.ahead = Ahead.of_file(stream, started_us)
+        self.files = Files(path_of(owner, stream.source), directory, (".parquet",))
+        self._footers: dict[str, tuple[pq.FileMetaData, tuple[str, ...]]] = {}
+        self._groups = RowGroups(self._decode, self._following)
+        self._times: tuple[Group, pa.Table] | None = (
+            None  # the timestamps of the latest group that the driver looked at
+        )
+
+    def initial(self) -> Position:
+        for name in self.files.names:
+            self._footer(name)
+        return {"file": self.files.names[0], "group": 0, "row": 0}
+
+    def advance(self, position: Position, max_rows: int) -> Range:
+        at = self._next_row(position)
+        if at is None:
+            return Range(self.stream.name, position, position, rows=0, ended=True)
+        name, group, row = at["file"], int(at["group"]), int(at["row"])
+        sizes = self._sizes(name)
+        taken, last = 0, (group, row)
+        while group < len(sizes) and taken < max(1, max_rows):
+            step = min(sizes[group] - row, max(1, max_rows) - taken)
+            if step:
+                last = (group, row + step - 1)
+            taken, row = taken + step, row + step
+            if row == sizes[group]:
+                group, row = group + 1, 0
+        end = {"file": name, "group": group, "row": row}
+        ended = self._next_row(end) is None
+        return Range(self.stream.name, position, end, rows=taken, last_ts_us=self._ts_us(name, *last), ended=ended)
+
+    def read(self, piece: Range) -> Rows:
+        name, end = piece.end["file"], (int(piece.end["group"]), int(piece.end["row"]))
+        group, row = (int(piece.start["group"]), int(piece.start["row"])) if piece.start["file"] == name else (0, 0)
+        first = sum(self._sizes(name)[:group]) + row
+        groups = [(name, g) for g in range(group, end[0] + (end[1] > 0))]
+        parts = self._groups.get(groups) if groups else []
+        if parts:
+            parts[-1] = parts[-1].slice(0, end[1]) if end[1] else parts[-1]
+            parts[0] = parts[0].slice(row)
+        if not parts:
+            columns = [pa.chunked_array([], c.type.arrow) for c in self.stream.schema]
+            return Rows(with_ts(columns, self.stream.schema, self.timestamp))
+        checksum = zlib.crc32(b"".join(part.schema.metadata[_CHECKSUM] for part in parts))
+        checked(piece, Rows(parts[0], checksum=checksum), self.files.full(name))
+        return replace(self._typed(name, first, pa.concat_tables(parts)), checksum=checksum)
+
+    def fraction(self, position: Position) -> float | None:
+        counts = {name: sum(self._sizes(name)) for name in self.files.names}
+        here = sum(self._sizes(position["file"])[: int(position["group"])]) + int(position["row"])
+        done = here + sum(count for name, count in counts.items() if name < position["file"])
+        return done / sum(counts.values()) if sum(counts.values()) else 1.0
+
+    def _typed(self, name: str, first: int, table: pa.Table) -> Rows:
+        bad = BadRows(self.files.full(name), self.stream.on_error_skip)
+        columns = []
+        for index, column in enumerate(self.stream.schema):
+            found = table.column(index)
+            chunks = [bisect_cast(chunk, partial(cast_lossless, type_=column.type)) for chunk in found.chunks]
+            values = pa.chunked_array([c for c, _ in chunks], column.type.arrow)
+            before = 0
+            for chunk, misfits in chunks:
+                for at in misfits.tolist():
+                    message = wrong_type(_text(found[before + at]), column.type)
+                    bad.add(before + at, None, index, column.name, f"row {first + before + at + 1}: {message}")
+                before += len(chunk)
+            if index == self.timestamp and found.null_count:
+                for at in np.flatnonzero(found.is_null().to_numpy()).tolist():
+                    bad.add(at, None, index, column.name, f"row {first + at + 1}: {null_timestamp('NULL')}")
+            if index == self.timestamp:
+                for at in self.ahead.beyond(values).tolist():
+                    bad.add(
+                        at, None, index, column.name, f"row {first + at + 1}: {self.ahead.message(_text(found[at]))}"
+                    )
+            columns.append(values)
+        skipped, errors = bad.settle()
+        if skipped:
+            keep = pa.array(bad.good(table.num_rows))
+            columns = [c.filter(keep) for c in columns]
+        return Rows(with_ts(columns, self.stream.schema, self.timestamp), skipped, errors)
+
+    def _next_row(self, position: Position) -> dict[str, Any] | None:
+        """The place of the next row at or after `position`; None if there is none."""
+        name, group, row = position["file"], int(position["group"]), int(position["row"])
+        for file in (name, *self.files.after(name)):
+            sizes = self._sizes(file)
+            while group < len(sizes):
+                if row < sizes[group]:
+                    return {"file": file, "group": group, "row": row}
+                group, row = group + 1, 0
+            group, row = 0, 0
+        return None
+
+    def _ts_us(self, name: str, group: int, row: int) -> int | None:
+        if self._times is None or self._times[0] != (name, group):
+            self._times = (name, group), self._decode((name, group), (self._footer(name)[1][self.timestamp],))
+        values = self._times[1].column(0).slice(row, 1)
+        try:
+            found = cast_lossless(values.combine_chunks(), Type.TIMESTAMP)
+        except pa.ArrowInvalid:
+            return None
+        return found.view(pa.int64())[0].as_py() if len(found) else None
+
+    def _sizes(self, name: str) -> list[int]:
+        footer = self._footer(name)[0]
+        return [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
+
+    def _following(self, group: Group) -> Iterator[Group]:
+        """The groups after one, over all files."""
+        name, number = group
+        for file in (name, *self.files.after(name)):
+            yield from ((file, i) for i in range(number + 1 if file == name else 0, len(self._sizes(file))))
+
+    def _decode(self, group: Group, wanted: tuple[str, ...] | None = None) -> pa.Table:
+        name, number = group
+        footer, names = self._footer(name)
+        columns = list(names if wanted is None else wanted)
+        try:
+            with pq.ParquetFile(self.files.full(name), metadata=footer, pre_buffer=False) as file:
+                table = file.read_row_group(number, columns=columns, use_threads=False).select(columns)
+            return (
+                table
+                if wanted is not None
+                else table.replace_schema_metadata({_CHECKSUM: self._checksum(name, number, columns)})
+            )
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"row group {number} cannot be read: {error}", self.files.full(name)) from error
+
+    def _checksum(self, name: str, number: int, columns: list[str]) -> bytes:
+        """Of the bytes of these columns in a row group, compressed as they are: cheap beside decoding them."""
+        group, found = self._footer(name)[0].row_group(number), 0
+        with open(self.files.full(name), "rb") as file:
+            for place in range(group.num_columns):
+                column = group.column(place)
+                if column.path_in_schema.split(".")[0] in columns:
+                    first = column.data_page_offset if not column.has_dictionary_page else column.dictionary_page_offset
+                    file.seek(first)
+                    found = zlib.crc32(file.read(column.total_compressed_size), found)
+        return f"{number}:{found:08x};".encode()
+
+    def _footer(self, name: str) -> tuple[pq.FileMetaData, tuple[str, ...]]:
+        """The file's metadata and its names of the declared columns; raises InputError if one is missing or of a wrong
+        type."""
+        if name not in self._footers:
+            path = self.files.full(name)
+            try:
+                with pq.ParquetFile(path) as file:
+                    footer, schema = file.metadata, file.schema_arrow
+            except (OSError, pa.ArrowException) as error:
+                raise InputError(f"not a parquet file that can be read: {error}", path) from error
+            names = []
+            for column in self.stream.schema:
+                found = schema.names[place_of(column.name, schema.names, path, None, "the file")]
+                if not _may_become(schema.field(found).type, column.type):
+                    raise InputError(
+                        f"{column.type} required, the file's column is {schema.field(found).type}",
+                        path,
+                        None,
+                        column.name,
+                    )
+                names.append(found)
+            self._footers[name] = (footer, tuple(names))
+        return self._footers[name]
+
+
+def _text(value: pa.Scalar) -> str:
+    """A value for people. Python's own times end with the year 9999, and Arrow's texts are made of them."""
+    try:
+        return str(value)
+    except (OverflowError, ValueError):
+        return f"{value.cast(pa.int64())} since 1970, in {value.type}"
+
+
+def _may_become(found: pa.DataType, wanted: Type) -> bool:
+    kinds = pa.types
+    if kinds.is_dictionary(found):
+        found = found.value_type
+    is_number = kinds.is_integer(found) or kinds.is_floating(found) or kinds.is_decimal(found)
+    becomes: dict[Type, bool] = {
+        Type.BOOLEAN: kinds.is_boolean(found),
+        Type.BIGINT: is_number,
+        Type.DOUBLE: is_number,
+        Type.STRING: kinds.is_string(found) or kinds.is_large_string(found) or kinds.is_string_view(found),
+        Type.TIMESTAMP: kinds.is_timestamp(found) or kinds.is_date(found),
+    }
+    return bool(kinds.is_null(found) or becomes[wanted])
+
+
+def cast_lossless(values: pa.Array, type_: Type) -> pa.Array:
+    """The declared type, or ArrowInvalid if a value does not fit; a timestamp without zone is UTC already."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if type_ is Type.TIMESTAMP and pa.types.is_timestamp(values.type):
+        return in_range(values.cast(pa.timestamp("us", values.type.tz)).view(pa.timestamp("us")))
+    cast = values.cast(type_.arrow)
+    return in_range(cast) if type_ is Type.TIMESTAMP else cast

@@ -1,0 +1,1 @@
+"""The synthetic connector: a seeded generator with random access."""

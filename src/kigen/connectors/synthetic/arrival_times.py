@@ -1,0 +1,123 @@
+"""When the tuples of a synthetic stream are scheduled: microseconds after its start, by tuple index.
+
+Invariant: `offsets_us(a, b)` is non-decreasing and a function of indices alone. Evenly spaced arrivals are arithmetic.
+Poisson arrivals are made in chunks: a chunk's length is gamma distributed, and given its length its arrivals are
+uniform order statistics, so that a place in the stream costs one number a chunk before it (cached) instead of one a
+tuple. Bursty arrivals are Poisson ones with time stretched outside bursts and compressed within.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import numpy.typing as npt
+
+from kigen.connectors.synthetic.random_chunks import CHUNK, chunk_generator, series_key
+
+Times = npt.NDArray[np.int64]
+_GROUP = 1024  # chunk lengths that are drawn together
+_KEPT = 8  # chunks: a live source asks for the same ones many times a second
+
+
+class Arrivals(ABC):
+    @abstractmethod
+    def offsets_us(self, first: int, end: int) -> Times:
+        """Scheduled times of tuples first..end-1, after the stream's start."""
+
+    @abstractmethod
+    def count_before(self, offset_us: int) -> int:
+        """How many tuples are scheduled before `offset_us`."""
+
+
+class Constant(Arrivals):
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+
+    def offsets_us(self, first: int, end: int) -> Times:
+        indices = np.arange(first, end, dtype=np.int64)
+        if self._rate == int(self._rate):
+            return np.asarray(indices * 1_000_000 // int(self._rate), np.int64)
+        return np.asarray(np.floor(indices * (1e6 / self._rate)), np.int64)
+
+    def count_before(self, offset_us: int) -> int:
+        guess = max(0, int(offset_us * self._rate / 1e6) - 2)
+        return guess + int(np.searchsorted(self.offsets_us(guess, guess + 4 + int(2 * self._rate / 1e6)), offset_us))
+
+
+class Poisson(Arrivals):
+    def __init__(self, rate: float, seed: int, stream: str) -> None:
+        self._mean_us = 1e6 / rate
+        self._lengths_key = series_key(seed, stream, "arrivals", "lengths")
+        self._places_key = series_key(seed, stream, "arrivals", "places")
+        self._starts: list[Times] = []  # of the chunks of each group, and the next group's first
+        self._recent: dict[int, Times] = {}
+
+    def offsets_us(self, first: int, end: int) -> Times:
+        if end <= first:
+            return np.empty(0, np.int64)
+        head = first // CHUNK
+        parts = [self._chunk(k) for k in range(head, (end - 1) // CHUNK + 1)]
+        return np.concatenate(parts)[first - head * CHUNK : end - head * CHUNK]
+
+    def count_before(self, offset_us: int) -> int:
+        group = 0
+        while self._group(group)[-1] < offset_us:
+            group += 1
+        # A chunk's last arrival is the next one's start: the first chunk that ends at or after the time holds the
+        # answer.
+        inside = int(np.searchsorted(self._group(group)[1:], offset_us))
+        chunk = group * _GROUP + inside
+        return chunk * CHUNK + int(np.searchsorted(self._chunk(chunk), offset_us))
+
+    def _group(self, group: int) -> Times:
+        while len(self._starts) <= group:
+            at = len(self._starts)
+            lengths = chunk_generator(self._lengths_key, at).gamma(CHUNK, self._mean_us, _GROUP)
+            start = self._starts[-1][-1] if at else 0
+            self._starts.append(
+                start + np.concatenate((np.zeros(1, np.int64), np.cumsum(np.rint(lengths).astype(np.int64))))
+            )
+        return self._starts[group]
+
+    def _chunk(self, chunk: int) -> Times:
+        if chunk in self._recent:
+            return self._recent[chunk]
+        starts, inside = self._group(chunk // _GROUP), chunk % _GROUP
+        start, length = starts[inside], starts[inside + 1] - starts[inside]
+        places = np.sort(chunk_generator(self._places_key, chunk).random(CHUNK - 1))
+        times: Times = start + np.append(np.floor(places * length).astype(np.int64), length)
+        if len(self._recent) >= _KEPT:
+            self._recent.pop(next(iter(self._recent)))
+        self._recent[chunk] = times
+        return times
+
+
+class Bursty(Arrivals):
+    """`burst` times the usual rate for `lasting_us` of every `every_us`, from `phase_us` into it on; the mean of a
+    period stays `rate`."""
+
+    def __init__(self, base: Arrivals, burst: float, every_us: int, lasting_us: int, phase_us: int = 0) -> None:
+        self._base, self._every, self._lasting = base, every_us, lasting_us
+        low = every_us / (lasting_us * burst + every_us - lasting_us)  # intensity between bursts, for a mean of 1
+        ends_us = phase_us + lasting_us
+        self._knots = np.array([0.0, phase_us, ends_us, every_us])  # real time within a period
+        self._work = np.array(
+            [0.0, phase_us * low, phase_us * low + lasting_us * low * burst, every_us]
+        )  # even time that has passed by then
+
+    def offsets_us(self, first: int, end: int) -> Times:
+        periods, rest = np.divmod(self._base.offsets_us(first, end), self._every)
+        warped = np.floor(np.interp(rest, self._work, self._knots)).astype(np.int64)
+        return np.asarray(periods * self._every + np.minimum(warped, self._every - 1), np.int64)
+
+    def count_before(self, offset_us: int) -> int:
+        period, rest = divmod(offset_us, self._every)
+        even = period * self._every + float(np.interp(rest, self._knots, self._work))
+        first = max(0, self._base.count_before(int(even) - 4))
+        while True:  # rounding: look at the neighbourhood itself
+            times = self.offsets_us(first, first + CHUNK)
+            found = int(np.searchsorted(times, offset_us))
+            if found < CHUNK:
+                return first + found
+            first += CHUNK

@@ -1,0 +1,1 @@
+"""What belongs to a checkpoint besides Spark's files: fingerprint, format, key secret, owner."""

@@ -1,0 +1,33 @@
+"""The secret that keys of rows are hashed with: made once per checkpoint, readable by its owner only.
+
+It lies in the checkpoint because rows may come out in the order of their keys: a batch that is made again must give the
+same order.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from kigen.durable import DamagedFile, move, sync_directory
+from kigen.links import write_private
+
+_FILE = "keys.secret"
+
+
+def key_secret(checkpoint: Path, sync: bool) -> int:
+    """The checkpoint's secret, a number of 64 bits; made if there is none yet."""
+    file = checkpoint / _FILE
+    if not file.exists():
+        fresh = checkpoint / f"{_FILE}.{os.getpid()}"
+        fresh.unlink(missing_ok=True)
+        write_private(fresh, f"{secrets.randbits(64):016x}")
+        move(fresh, file, sync)
+        if sync:
+            sync_directory(checkpoint)
+    try:
+        return int(file.read_text(encoding="ascii"), 16)
+    except ValueError as error:
+        todo = "put it back from a backup, or start from the beginning with another --checkpoint directory"
+        raise DamagedFile(str(file), "holds no secret", todo) from error

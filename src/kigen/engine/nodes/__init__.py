@@ -1,0 +1,1 @@
+"""Runs one node of a placed app: its queues, its relays, its replica."""

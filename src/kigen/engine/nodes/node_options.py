@@ -1,0 +1,91 @@
+"""How a node is to be run, and by what it and others know each other. Nothing here runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kigen.durable import POWER
+from kigen.links import READER, TOKEN, Address, Security, read_secret, secret_in, write_private
+from kigen.placement.cutting import Part
+from kigen.placement.nodes_file.file import NodesFile, NodesFileError
+from kigen.plan.logical import App
+from kigen.queue import LinkRefused
+from kigen.spark.watch.memory import DEFAULT
+
+READER_TOKEN = "reader.token"  # below a node's folder
+_COPIED_INLINE_BYTES = 2048  # of a snapshot within the state: more would travel with every batch
+
+
+@dataclass(frozen=True)
+class NodeOptions:
+    state: Path
+    output: str | None = None
+    policy: str | None = None
+    duration_s: float | None = None
+    memory: str = DEFAULT  # of this node's workers
+
+    def run_options(self, copied: bool = False, durability: str = POWER) -> dict[str, Any]:
+        """`copied`: the checkpoint is copied again and again. Snapshots lie in files then, which travel once; nothing
+        names a folder."""
+        chosen: dict[str, Any] = {"durability": durability, **({} if self.policy is None else {"policy": self.policy})}
+        if copied:
+            chosen["inline_bytes"] = _COPIED_INLINE_BYTES
+        output = None if copied else self.output
+        fixed = {"drain": False, "keep_results": False, "partitions": 1}
+        return {**fixed, "output": output, "duration_s": self.duration_s, "memory": self.memory, **chosen}
+
+
+def replicated(part: Part) -> App:
+    """As both replicas of a node run it."""
+    return replace(part.app, replicated=True, sharing=False)
+
+
+def security_of(nodes: NodesFile, name: str | None, state: Path) -> Security:
+    """A node's own certificate and key (None: of one who only asks), the shared token, and every node's certificate as
+    a root to trust. Without a token_file the token lies in the state directory, where the first node puts it: nodes of
+    one machine find it there."""
+    folder, entry = Path(nodes.file).parent, None if name is None else nodes.entry(name)
+    token = None if nodes.token_file is None else folder / nodes.token_file
+    certificate = None if entry is None or entry.certificate is None else folder / entry.certificate
+    key = None if entry is None or entry.key is None else folder / entry.key
+    trusted = [folder / n.certificate for n in nodes.nodes if n.certificate is not None]
+    try:
+        own = Security.from_files(token, certificate, key)
+        secret = own.token or _own_secret(nodes, name, state)
+        return Security(secret, own.certificate, own.key, b"\n".join(file.read_bytes() for file in trusted))
+    except LinkRefused as error:
+        raise NodesFileError(nodes.file, (f"token_file, key: {error}",)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise NodesFileError(nodes.file, (_unreadable(error, token),)) from error
+
+
+def _own_secret(nodes: NodesFile, name: str | None, state: Path) -> str:
+    """The token of this state directory. Not for nodes that other machines reach: those must be given the same one by
+    hand."""
+    if name is None:
+        return read_secret(state / TOKEN) if (state / TOKEN).exists() else ""
+    alone = all(Address.parse(address).is_loopback for entry in nodes.nodes for address in entry.addresses)
+    return secret_in(state) if alone else ""
+
+
+def reader_token(security: Security, folder: Path) -> str:
+    """Leaves what a node's own Spark needs to read its queues in a file of the node's: it travels to workers by name
+    only."""
+    file = folder / READER_TOKEN
+    folder.mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)
+    write_private(file, security.only(READER).token)
+    return str(file)
+
+
+def _unreadable(error: Exception, token: Path | None) -> str:
+    if not isinstance(error, OSError):
+        return f"token_file: {token} is not text: write 16 characters or more into it"
+    if token is not None and str(error.filename) == str(token):
+        return (
+            f"token_file: {token} cannot be read ({error.strerror}): write 16 characters or more into it, the "
+            "same on every machine"
+        )
+    return f"certificate, key: {error.filename} cannot be read ({error.strerror}): put it there, or write where it is"

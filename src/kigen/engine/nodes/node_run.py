@@ -1,0 +1,317 @@
+"""One node of a placed app at work: its queues and their server, what it takes from other nodes, and its own run on
+Spark.
+
+Everything a node must not lose lies below its state directory: the queues (files that a kill leaves whole) and Spark's
+checkpoint. Started again there, it goes on; nodes before it keep what its files do not hold yet, nodes behind it ask
+again from where they stand. Invariant: a tuple is acknowledged to the node before only when it is in a file here
+(synced, if the node's durability is "power"); it leaves the files here only when every reader, this node's own Spark
+included, cannot ask for it again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from kigen.durable import POWER
+from kigen.engine.nodes.node_options import NodeOptions, reader_token, replicated, security_of
+from kigen.engine.nodes.standby_rules import following, readers_of, replica_name
+from kigen.engine.nodes.version_check import meet
+from kigen.engine.options import RunOptions
+from kigen.engine.run import Links, Run, warn_of_slow_disk
+from kigen.lifetimes.exchange.sent import hole, mark_places, queue_schema
+from kigen.links import NEIGHBOUR, STATUS, Following, LinkServer, Relay, Watch
+from kigen.placement.cutting import Part
+from kigen.placement.nodes_file.file import NodesFile
+from kigen.queue import ENDED, Queue, QueueSettings
+from kigen.replicas.lead_tracking import Leading
+from kigen.spark.links.link_sink import LinkSink
+from kigen.spark.links.link_source import Access
+
+SELF = "spark"  # this node's own run, as a reader of its queues
+
+
+QUEUES, CHECKPOINT = "queues", "checkpoint"  # below a node's folder
+DELIVERING = "delivering"  # its own work is done
+
+
+def open_queue(part: Part, name: str, folder: Path, durability: str) -> Queue:
+    sent = part.plans[name]
+    fsync = "always" if durability == POWER else "never"
+    return Queue(
+        name,
+        queue_schema(sent.plan.schema, sent.is_stream),
+        QueueSettings(folder=folder / QUEUES, durable=True, fsync=fsync),
+    )
+
+
+@dataclass(frozen=True)
+class Lodging:
+    """A run that comes and goes while its process stays (kigen.engine.nodes.passive_node): whose server it is served
+    by, where its files lie, and who is told when they are those of whole batches."""
+
+    server: LinkServer
+    folder: Path
+    whole: Callable[[NodeRun], None]
+
+
+class NodeRun:
+    """Serves from the moment it exists; `begin` starts what runs on Spark, if anything does."""
+
+    def __init__(
+        self,
+        parts: Mapping[str, Part],
+        name: str,
+        nodes: NodesFile,
+        options: NodeOptions,
+        replica: int = 0,
+        lodging: Lodging | None = None,
+    ) -> None:
+        self.part, self.options, entry = parts[name], options, nodes.entry(name)
+        part, self.paired, self.replica = self.part, entry.standby is not None, replica
+        self.name, address = replica_name(name, replica), entry.addresses[replica]
+        self._other = entry.addresses[1 - replica] if self.paired and lodging is None else None
+        self._security, self._lodging = security_of(nodes, part.node, options.state), lodging
+        self._folder = options.state / self.name if lodging is None else lodging.folder
+        self._durability = entry.durability
+        self.run: Run | None = None
+        self._silence_s, self._relays = entry.silence_us / 1e6, dict[str, Relay]()
+        self._state, self._began = "starting", time.time()
+        self.queues = {stream: self._queue(stream, parts, nodes) for stream in part.plans}
+        how = following(parts, name, nodes)
+        self._by_hand, self._led_at, self._worked_off = how.by_hand, time.monotonic(), dict[str, int]()
+        self._leading = Leading(not self.paired or lodging is not None)
+        if lodging is None:
+            self._server = LinkServer(self.queues.values(), address, self._security, deaf=lambda: self.useless)
+            self._server.about = self.about
+        else:
+            self._server = lodging.server
+            for queue in self.queues.values():
+                self._server.add(queue)
+        self._replicas = [replica_name(name, i) for i in range(len(entry.addresses))]
+        self._relays = {stream: self._relay(stream, nodes, how) for stream in part.received}
+        if part.app.queries:
+            sinks = {q.name: LinkSink(q, self.queues[q.name]) for q in part.app.queries if q.sent}
+            links = Links(
+                Access(address, reader_token(self._security, self._folder), self._security.roots, self.paired),
+                dict(sinks),
+                self._committed,
+            )
+            checkpoint = str(self._folder / CHECKPOINT)
+            app = replicated(part) if self.paired else part.app
+            chosen = options.run_options(copied=lodging is not None, durability=self._durability)
+            self.run = Run(app, RunOptions(checkpoint=checkpoint, **chosen), links)
+        elif self._durability == POWER:
+            warn_of_slow_disk(self._folder)
+
+    def _queue(self, name: str, parts: Mapping[str, Part], nodes: NodesFile) -> Queue:
+        queue = open_queue(self.part, name, self._folder, self._durability)
+        readers, required = readers_of(self.part, name, parts, nodes)
+        own = [SELF] if name in self.part.used else []
+        for reader in readers + own:
+            queue.open_reader(reader)
+        queue.require(required + own)
+        return queue
+
+    def _relay(self, stream: str, nodes: NodesFile, how: Following) -> Relay:
+        before, sent = nodes.entry(self.part.received[stream]), self.part.plans[stream]
+
+        def hole_for(note: str) -> pa.RecordBatch:
+            return hole(sent.plan.schema, sent.is_stream, int(note or 0))
+
+        watch = Watch(before.silence_us / 1e6, alone=self.paired)
+        return Relay(
+            self.queues[stream],
+            before.addresses,
+            self.name,
+            self._security.as_role(NEIGHBOUR),
+            how,
+            mark_places,
+            hole_for,
+            watch,
+        )
+
+    def _committed(self, oldest: dict[str, int], worked_off: dict[str, int]) -> None:
+        self._worked_off.update(worked_off)
+        for stream, number in oldest.items():
+            if stream in self.part.used:
+                self.queues[stream].ack(SELF, number)
+        if self._by_hand:
+            (stream,), (made,) = self.part.used, self.part.made
+            if stream in worked_off:
+                self._leading.committed(worked_off[stream], int(self.queues[made].status()["end"]))
+        if self._lodging is not None:
+            self._lodging.whole(self)
+
+    @property
+    def unfollowed_s(self) -> float:
+        """How long no neighbour has read from here; 0: one does."""
+        others = self.part.read_by
+        followers = list(self._server.followers.items())
+        if any(count > 0 and reader.partition(".")[0] in others for (_, reader), count in followers):
+            self._led_at = time.monotonic()
+            return 0.0
+        return time.monotonic() - self._led_at
+
+    @property
+    def unheard(self) -> list[str]:
+        """A pair's: streams of nodes before that have been silent for longer than one may be."""
+        return [stream for stream, relay in self._relays.items() if self.paired and relay.deaf_s > self._silence_s]
+
+    @property
+    def behind(self) -> int | None:
+        """Rows of other nodes that are here and not worked off; None: nothing was worked off yet since it was
+        started."""
+        taken = [stream for stream in self.part.received if stream in self.part.used]
+        if taken and not self._worked_off:
+            return None
+        return sum(
+            max(0, int(self.queues[stream].status()["end"]) - self._worked_off.get(stream, 0)) for stream in taken
+        )
+
+    @property
+    def useless(self) -> bool:
+        """A pair's: for now, nothing new can come from here; who reads from it had better read from the other."""
+        return self.paired and (self._state in ("starting", "ready") or bool(self.unheard))
+
+    def hold(self, ends: Mapping[str, int]) -> bool:
+        """Whether inputs have come so far."""
+        return all(int(self.queues[stream].status()["end"]) >= end for stream, end in ends.items())
+
+    def copied(self, starts: Mapping[str, int]) -> None:
+        """The other replica's files need no input before these offsets: the nodes before may let them go."""
+        for stream, start in starts.items():
+            self._relays[stream].release(self._replicas, start)
+
+    def _look_around(self) -> None:
+        """Whoever is read by a neighbour leads; a leader by hand acknowledges inputs whose results are delivered."""
+        if not self.paired:
+            return
+        if self._lodging is not None:
+            if self.run is None:
+                self._lodging.whole(self)
+            return
+        if self._leading.look(self.unfollowed_s):
+            for relay in self._relays.values():
+                relay.lead(self._leading.leads)
+        if self._by_hand:
+            (stream,), (made,) = self.part.used, self.part.made
+            done = self._leading.delivered(int(self.queues[made].status()["start"]))
+            if done is not None:
+                self._relays[stream].ack(done[0], note=str(done[1]))
+
+    @property
+    def needs_spark(self) -> bool:
+        return self.run is not None and not self.run.finished
+
+    def begin(self, spark: Any, ready: Callable[[], None], warmed: bool = False) -> None:
+        """`ready` waits for the other nodes, if they are to begin together."""
+
+        if self._other is not None:
+            meet(self._other, self._security.as_role(STATUS))
+
+        def warm() -> None:
+            self._state = "ready"
+            ready()
+
+        if self.run is None:
+            warm()
+        else:
+            self.run.begin(spark, warm, warmed)
+        self._state = "running"
+
+    @property
+    def active(self) -> bool:
+        """Does what is due, and says whether there is more to wait for: inputs, or readers that have not got
+        everything."""
+        self._look_around()
+        self.check()
+        if self.run is not None and self.run.active:
+            return True
+        if self.run is not None and not self.run.finished:
+            return False  # stopped, or failed: `stop` will say
+        for name in self.part.used:
+            self.queues[name].ack(SELF, self.queues[name].status()["end"])
+        self._state = "relaying" if self.run is None and not self._ended else DELIVERING
+        if any(not _delivered(queue) for queue in self.queues.values()):
+            return True
+        if self.paired:
+            for relay in self._relays.values():
+                relay.release(self._replicas)
+        return False
+
+    def check(self) -> None:
+        """Raises what a link to a node before was refused for."""
+        for relay in self._relays.values():
+            if relay.error is not None:
+                raise relay.error
+
+    @property
+    def _ended(self) -> bool:
+        """All that will ever come is here."""
+        return all(queue.status()["progress_us"] == ENDED for queue in self.queues.values())
+
+    @property
+    def finished(self) -> bool:
+        return (self.run is None or self.run.finished) and all(_delivered(queue) for queue in self.queues.values())
+
+    def about(self) -> dict[str, Any]:
+        """For `kigen status`."""
+        told: dict[str, Any] = {
+            "node": self.name,
+            "role": "alone" if not self.paired else "leads" if self._leading.leads else "stands by",
+            "pid": os.getpid(),
+            "state": self._state,
+            "up_s": round(time.time() - self._began, 1),
+            "deaf": bool(self.unheard),
+            "behind": self.behind,
+        }
+        told["from"] = {
+            name: {
+                "node": self.part.received[name],
+                "connected": relay.connected,
+                "server": relay.address,
+                "rows": relay.rows,
+                "wire_bytes": relay.wire.received,
+                "switched": relay.switched[-5:],
+            }
+            for name, relay in self._relays.items()
+        }
+        told["sent"] = self._server.counters.to_json()
+        told["queues"] = {name: _short(queue.status()) for name, queue in self.queues.items()}
+        told["queries"] = {} if self.run is None or self._state == "starting" else self._queries(self.run)
+        return told
+
+    def _queries(self, run: Run) -> dict[str, Any]:
+        progress = run.progress
+        return {name: {**vars(q), "sent": name in self.part.made} for name, q in progress.queries.items()}
+
+    def stop(self) -> dict[str, Any] | None:
+        """Ends everything in good order; the report of the run, if there was one. Raises what made it fail."""
+        self._state = "stopping"
+        try:
+            return None if self.run is None else self.run.stop().report
+        finally:
+            for relay in self._relays.values():
+                relay.close()
+            for queue in self.queues.values():
+                self._server.remove(queue)
+            if self._lodging is None:
+                self._server.close()
+            for queue in self.queues.values():
+                queue.close()
+
+
+def _delivered(queue: Queue) -> bool:
+    status = queue.status()
+    return bool(status["progress_us"] == ENDED and status["kept_tuples"] == 0)
+
+
+def _short(status: dict[str, Any]) -> dict[str, Any]:
+    return {key: status[key] for key in ("start", "end", "kept_tuples", "kept_bytes", "lag")}

@@ -1,0 +1,224 @@
+"""GROUP BY and global aggregates. A group's row opens and closes where its values change, never at a batch boundary.
+
+State: the keys and accumulators by slot, the open row's id by slot, and (direct method, or MIN/MAX) the living tuples'
+key and argument columns. A group whose last tuple died is forgotten. Cost a step: its events, sorted once; MIN/MAX also
+look at all living tuples of the groups touched.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kigen.lifetimes.aggregates.accumulators import ArgumentState, Positions, Result, extreme, grown
+from kigen.lifetimes.aggregates.range_max import greatest
+from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, HOLDER_BITS, NO_HOLDER, Block, Ints, Mask, Signed
+from kigen.lifetimes.keys.groups import Groups
+from kigen.lifetimes.live_tuples import Chunk, State
+from kigen.lifetimes.operator import Closed, Message, Opened, Operator, as_block, as_signed
+from kigen.lifetimes.sweeps.lifecycle import Events, Lifecycle
+from kigen.lifetimes.sweeps.sweep import Runs, changes, group_runs
+from kigen.plan.logical import Agg, AggFunc, Aggregate
+from kigen.plan.types import arrow_schema
+
+_EXTREMES = (AggFunc.MIN, AggFunc.MAX)
+_SUMS = (AggFunc.SUM, AggFunc.AVG)
+
+
+class AggregateOperator(Operator):
+    def __init__(self, node: Aggregate, number: int, signed: bool, needed: set[int], secret: int = 0) -> None:
+        self.node, self._signed, self._needed = node, signed, needed
+        self._living = any(a.func in _EXTREMES for a in node.aggs)
+        schema = node.child.schema
+        self._kept = sorted(
+            {a.arg for a in node.aggs if a.arg is not None}
+        )  # child columns that living tuples must carry
+        self._groups = Groups(tuple(schema[k] for k in node.keys), secret)
+        self._slots = self._groups.slots
+        self._input = Lifecycle(schema, self._assign, signed, self._kept, self._living)
+        self._presence = [Lifecycle(w.schema, self._assign_global, signed, ()) for w in node.presence]
+        self._rows: Ints = np.zeros(0, dtype=np.int64)  # tuples alive, by slot
+        self._present: Ints = np.zeros(0, dtype=np.int64)  # what decides whether the group has its row
+        self._open: Ints = np.zeros(0, dtype=np.int64)  # id of the open row, or NO_HOLDER
+        self._arguments = {a.arg: self._argument(a.arg) for a in node.aggs if a.arg is not None}
+        self._next_id = number << HOLDER_BITS
+        self._now = BEFORE_TIME
+
+    def _argument(self, column: int) -> ArgumentState:
+        summed = any(a.arg == column and a.func in _SUMS for a in self.node.aggs)
+        return ArgumentState(self.node.child.schema[column].type, summed)
+
+    def _assign(self, columns: pa.RecordBatch, rows: int) -> Ints:
+        if not self.node.keys:
+            return self._assign_global(columns, rows)
+        keys = columns.select(list(self.node.keys)).rename_columns([f"c{i}" for i in range(len(self.node.keys))])
+        return self._groups.assign(keys, rows)
+
+    def _assign_global(self, columns: pa.RecordBatch, rows: int) -> Ints:
+        slot, _ = self._slots.assign(np.zeros(min(rows, 1), dtype=np.int64))
+        return np.repeat(slot, rows)
+
+    def step(self, inputs: list[Message], now: int) -> Message:
+        before, self._now = self._now, now
+        rows = self._input.events(inputs[0], now)
+        marks = [p.events(m, now) for p, m in zip(self._presence, inputs[1:], strict=True)]
+        if not len(rows) and not any(len(m) for m in marks):
+            return Signed.empty(self.node.schema) if self._signed else Block.empty(self.node.schema)
+        slot = np.concatenate([rows.slot, *(m.slot for m in marks)]) if marks else rows.slot
+        runs = group_runs(slot, np.concatenate([rows.time, *(m.time for m in marks)]))
+        positions = Positions.of(runs)
+        alive = self._alive(positions, rows, marks)
+        results = self._results(positions, rows, len(slot) - len(rows), before)
+        opened, closed = self._changes(positions, alive, results)
+        self._forget(positions)
+        return as_signed(opened, closed) if self._signed else as_block(opened, closed)
+
+    def _alive(self, positions: Positions, rows: Events, marks: list[Events]) -> Mask:
+        capacity = self._slots.capacity
+        self._rows, self._present = grown(self._rows, capacity), grown(self._present, capacity)
+        self._open = grown(self._open, capacity, NO_HOLDER)
+        others = sum(len(m) for m in marks)
+        self._rows_before = self._rows.copy() if self._newly_null(rows) else self._rows
+        count = positions.spread(np.concatenate([rows.sign, np.zeros(others, dtype=np.int64)]), self._rows)
+        self._count = count
+        if not self.node.presence:
+            return count > 0
+        marked = np.concatenate([np.zeros(len(rows), dtype=np.int64), *(m.sign for m in marks)])
+        return positions.spread(marked, self._present) > 0
+
+    def _newly_null(self, rows: Events) -> bool:
+        """Whether an argument may have NULLs for the first time (as marks of presence have): then its count is kept
+        apart."""
+        if self.node.presence:
+            return True
+        return any(
+            a.count is None and rows.columns.column(self._kept.index(c)).null_count for c, a in self._arguments.items()
+        )
+
+    def _results(self, positions: Positions, rows: Events, others: int, before: int) -> list[Result]:
+        padding = np.zeros(others, dtype=np.int64)
+        sign = np.concatenate([rows.sign, padding])
+        columns = {}
+        for column, argument in self._arguments.items():
+            array = rows.columns.column(self._kept.index(column))
+            columns[column] = pa.concat_arrays([array, pa.nulls(others, type=array.type)]) if others else array
+            argument.sweep(positions, columns[column], sign, (self._rows_before, self._count), self._slots.capacity)
+        living = self._intervals(positions, before) if self._living else None
+        return [self._result(a, positions, living) for a in self.node.aggs]
+
+    def _result(self, agg: Agg, positions: Positions, living: tuple[Chunk, Ints, Ints] | None) -> Result:
+        if agg.arg is None:
+            count = self._count
+            return Result(pa.array(count), np.concatenate([[True], count[1:] != count[:-1]]))
+        if agg.func not in _EXTREMES:
+            return self._arguments[agg.arg].result(agg.func)
+        assert living is not None
+        chunk, begin, stop = living
+
+        def paint(ranks: Ints) -> Ints:
+            there = ranks >= 0
+            return greatest(begin[there], stop[there], ranks[there], len(positions))
+
+        return extreme(chunk.columns.column(self._kept.index(agg.arg)), paint, agg.func is AggFunc.MIN)
+
+    def _intervals(self, positions: Positions, before: int) -> tuple[Chunk, Ints, Ints]:
+        """The tuples of touched groups that lived during this step, each as a range of positions."""
+        assert self._input.alive is not None
+        assert self._input.dead is not None
+        chunk = Chunk.concat([self._input.dead, self._input.alive.everything()], self._input.schema)
+        assert chunk.key is not None
+        ordinal_of = np.full(self._slots.capacity, -1, dtype=np.int64)
+        ordinal_of[positions.slots] = np.arange(len(positions.slots))
+        ordinal = ordinal_of[chunk.key]
+        touched = ordinal >= 0
+        chunk, ordinal = chunk.filter(touched), ordinal[touched]
+        begin = np.where(chunk.start < before, positions.before[ordinal], _position(positions, ordinal, chunk.start))
+        stop = np.where(chunk.end >= self._now, positions.stop[ordinal], _position(positions, ordinal, chunk.end))
+        return chunk, begin, stop
+
+    def _changes(self, positions: Positions, alive: Mask, results: list[Result]) -> tuple[Opened, Closed]:
+        here = positions.where(alive, results)
+        ordinal = np.searchsorted(positions.before, here, side="right") - 1
+        slot, time = positions.slots[ordinal], positions.runs.time[here - ordinal - 1]
+        is_alive, was_alive = alive[here], alive[here - 1]
+        ids = np.where(is_alive, self._next_id + np.cumsum(is_alive) - 1, NO_HOLDER)
+        self._next_id += int(is_alive.sum())
+        first = changes(ordinal)
+        starts, last = np.flatnonzero(first), np.flatnonzero(np.append(first[1:], True)[: len(first)])
+        end, previous = np.empty_like(time), np.empty_like(ids)
+        end[:-1], previous[1:] = time[1:], ids[:-1]
+        end[last] = FOREVER
+        previous[starts] = self._open[slot[starts]]
+        self._open[slot[last]] = ids[last]
+        opened = Opened(
+            self._columns(slot[is_alive], here[is_alive], results), time[is_alive], end[is_alive], ids[is_alive]
+        )
+        if not self._signed:  # only rows opened in earlier steps have holders to fill
+            was_alive, old = was_alive & first, None
+        else:
+            old = self._columns(slot[was_alive], here[was_alive] - 1, results)
+        return opened, Closed(old, time[was_alive], previous[was_alive], first[was_alive])
+
+    def _columns(self, slot: Ints, position: Ints, results: list[Result]) -> pa.RecordBatch:
+        index = pa.array(position)
+        schema = arrow_schema(self.node.schema)
+        arrays = [
+            self._groups.column_of(k, slot) if k in self._needed else pa.nulls(len(slot), schema.field(k).type)
+            for k in range(len(self.node.keys))
+        ]
+        arrays += [r.array.take(index) for r in results]
+        typed = [a if a.type == f.type else a.cast(f.type) for a, f in zip(arrays, schema, strict=True)]
+        return pa.RecordBatch.from_arrays(typed, schema=schema)
+
+    def _forget(self, positions: Positions) -> None:
+        slots = positions.slots
+        empty = (self._rows[slots] == 0) & (self._present[slots] == 0)
+        self._groups.release(slots[empty])
+
+    @property
+    def next_event(self) -> int:
+        return min(lifecycle.next_death for lifecycle in (self._input, *self._presence))
+
+    @property
+    def held(self) -> int:
+        return self._input.held + sum(p.held for p in self._presence) + len(self._slots)
+
+    @property
+    def kept_of_inputs(self) -> tuple[Lifecycle, ...]:
+        return self._input, *self._presence
+
+    def state(self) -> State:
+        return {
+            "input": self._input.state(),
+            "presence": [p.state() for p in self._presence],
+            "groups": self._groups.state(),
+            "rows": self._rows,
+            "present": self._present,
+            "open": self._open,
+            "arguments": {str(k): v.state() for k, v in self._arguments.items()},
+            "next_id": self._next_id,
+            "now": self._now,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        self._input.load(state["input"])
+        for lifecycle, saved in zip(self._presence, state["presence"], strict=True):
+            lifecycle.load(saved)
+        self._groups.load(state["groups"])
+        self._rows, self._present, self._open = (state[k].copy() for k in ("rows", "present", "open"))
+        for column, argument in self._arguments.items():
+            argument.load(state["arguments"][str(column)])
+        self._next_id, self._now = state["next_id"], state["now"]
+
+
+def _position(positions: Positions, ordinal: Ints, time: Ints) -> Ints:
+    """The position of the run at (slot, time); any position where there is no such run."""
+    runs: Runs = positions.runs
+    times = np.unique(runs.time)
+    width = len(times) + 1
+    run_key = (np.cumsum(runs.first) - 1) * width + np.searchsorted(times, runs.time)
+    wanted = ordinal * width + np.searchsorted(times, time)
+    found = np.minimum(np.searchsorted(run_key, wanted), len(runs) - 1)
+    return positions.of_run[found]

@@ -1,0 +1,1 @@
+"""Joins: of two relations, shared by several queries, or run slice by slice."""

@@ -1,0 +1,61 @@
+"""Where a join cuts a step: stretches of time in each of which a bounded number of pairs is born.
+
+The younger tuple of a pair is the one whose birth is the pair's; so each new tuple is charged with the older ones that
+it meets. Candidates are counted by searching, no pair is made. Loads of one instant cannot be cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from kigen.lifetimes.blocks import FOREVER, Ints
+from kigen.lifetimes.joins.join_side import Found, Side, row_bytes
+from kigen.lifetimes.live_tuples import Chunk
+from kigen.lifetimes.sweeps.time_cuts import even_cuts, ordered_bounds
+
+Loads = Sequence[tuple[Ints, Ints]]  # instants, and how many rows each makes
+_FEWEST = 64  # tuples per stretch, where pairs are only estimated, and too high
+_ESTIMATED = 4  # but no more estimated pairs than so many times the most
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """New tuples of one side, with their keys."""
+
+    chunk: Chunk
+    keys: Ints
+
+    @property
+    def row_bytes(self) -> float:
+        return row_bytes(self.chunk)
+
+
+def find(side: Side, keyed: Keyed, before: int = FOREVER) -> Found:
+    """Whom of the side the given tuples meet in their lives, of those born before `before`."""
+    chunk = keyed.chunk
+    return side.find(chunk, keyed.keys, chunk.start, chunk.end if before == FOREVER else np.minimum(chunk.end, before))
+
+
+def stretch_ends(sides: tuple[Side, Side], left: Keyed, right: Keyed, more: Loads, most: int) -> list[int]:
+    """Instants between which at most about `most` rows are made. The new right tuples are in their side already, the
+    left are not."""
+    loads, fresh = [*more], sides[0].beside(left.chunk, left.keys)
+    for mine, others, latest in ((left, (sides[1],), 1), (right, (sides[0], fresh), 0)):
+        born = mine.chunk.start
+        loads += [(born, side.find(mine.chunk, mine.keys, born, born + latest).per_probe()) for side in others]
+    at, rows = np.concatenate([a for a, _ in loads]), np.concatenate([r for _, r in loads])
+    if all(side.exact for side in (*sides, fresh)):
+        return even_cuts(at, rows, most)
+    fewest = int(rows.sum()) * _FEWEST // max(1, len(left.keys) + len(right.keys))
+    return even_cuts(at, rows, max(most, min(fewest, _ESTIMATED * most)))
+
+
+def cut_keyed(keyed: Keyed, times: Sequence[int]) -> list[Keyed]:
+    """By births."""
+    order, bounds = ordered_bounds(keyed.chunk.start, times)
+    chunk, keys = (keyed.chunk, keyed.keys) if order is None else (keyed.chunk.take(order), keyed.keys[order])
+    return [Keyed(chunk.cut(begin, stop), keys[begin:stop]) for begin, stop in pairwise(bounds)]

@@ -1,0 +1,206 @@
+"""The groups that an operator holds: a slot for each different row of key columns, and those columns, so that living
+tuples need not carry them.
+
+A slot is found by the row's 64-bit key and confirmed by comparing the columns; the rare rows whose key another row has
+are found through a dict. Columns are appended as slots are given out, in parts of growing size; those of released slots
+are dropped when they outnumber the others. Cost: amortised a copy and a comparison per row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kigen.lifetimes.aggregates.accumulators import grown
+from kigen.lifetimes.blocks import Ints, concat_columns, empty_columns, no_ints, take_columns
+from kigen.lifetimes.keys.key_table import Slots
+from kigen.lifetimes.keys.row_keys import equal_rows, null_key, one_to_one, plain_values, row_keys, row_values
+from kigen.lifetimes.live_tuples import State
+from kigen.plan.types import Schema
+
+_SLACK = 1024
+_MANY, _SAMPLE, _FEW = 4096, 256, 64
+
+
+def few_codes(columns: pa.RecordBatch, rows: int) -> tuple[Ints, Ints] | None:
+    """Where text columns hold few different rows: a small number for each row, and one example of each number; else
+    None."""
+    if rows < _MANY or not columns.num_columns or not any(pa.types.is_string(c.type) for c in columns.columns):
+        return None
+    codes, size = np.zeros(rows, dtype=np.int64), 1
+    for column in columns.columns:
+        if len(column.slice(0, _SAMPLE).unique()) > _SAMPLE // 4:
+            return None
+        encoded = column.dictionary_encode()
+        different = len(encoded.dictionary) + 1
+        size *= different
+        if size > _MANY:
+            return None
+        indices = encoded.indices.fill_null(different - 1) if encoded.indices.null_count else encoded.indices
+        codes = codes * different + indices.to_numpy(zero_copy_only=False)
+    example = np.full(size, -1, dtype=np.int64)
+    example[codes] = np.arange(rows)
+    return codes, example[example >= 0]
+
+
+class Groups:
+    """Slots by key, and each slot's key columns."""
+
+    def __init__(self, schema: Schema, secret: int = 0) -> None:
+        self.slots = Slots(secret)
+        self._schema, self._secret = schema, secret
+        self._exact = one_to_one(schema)
+        self._parts: list[pa.RecordBatch] = []  # of key columns, each less than half the one before
+        self._rows = 0  # in all of them
+        self._row = np.empty(0, dtype=np.int32)  # by slot
+        self._hashed: dict[
+            tuple[Any, ...], int
+        ] = {}  # keys of a few rows that come again and again: asking DuckDB takes a millisecond
+        self._crowded: Ints = no_ints()  # keys that different rows have
+        self._among: dict[tuple[Any, ...], int] = {}  # the slots of those rows
+
+    def assign(self, columns: pa.RecordBatch, rows: int) -> Ints:
+        """The slot of each row; `columns` are the key columns."""
+        few = few_codes(columns, rows)
+        if few is None:
+            return self._assign(columns, rows)
+        codes, examples = few
+        slot_of = np.zeros(int(codes.max()) + 1, dtype=np.int64)
+        slot_of[codes[examples]] = self._assign(take_columns(columns, examples), len(examples))
+        return slot_of[codes]
+
+    def _assign(self, columns: pa.RecordBatch, rows: int) -> Ints:
+        keys = self._keys(columns, rows)
+        crowded = np.isin(keys, self._crowded) if len(self._crowded) else None
+        if crowded is None or not bool(crowded.any()):
+            return self._found(columns, keys)
+        slots = np.empty(rows, dtype=np.int64)
+        slots[~crowded] = self._found(columns.filter(pa.array(~crowded)), keys[~crowded])
+        slots[crowded] = [self._slot_among(columns.slice(row, 1)) for row in np.flatnonzero(crowded).tolist()]
+        return slots
+
+    def _found(self, columns: pa.RecordBatch, keys: Ints) -> Ints:
+        """Of rows whose keys no two different rows are known to have."""
+        slots, fresh = self.slots.assign(keys)
+        if self._schema:
+            self._append(columns, slots, fresh)
+            doubtful = self._doubtful(keys, fresh)
+            if len(doubtful):
+                self._confirm(columns, keys, slots, doubtful)
+        return slots
+
+    def _append(self, columns: pa.RecordBatch, slots: Ints, fresh: Ints) -> None:
+        if len(fresh):
+            self._row = grown(self._row, self.slots.capacity)
+            self._row[slots[fresh]] = np.arange(self._rows, self._rows + len(fresh))
+            self._rows += len(fresh)
+            part = (
+                columns
+                if len(fresh) == columns.num_rows and bool(np.all(fresh[1:] > fresh[:-1]))
+                else take_columns(columns, fresh)
+            )
+            merged, size = [part], part.num_rows
+            while self._parts and self._parts[-1].num_rows <= 2 * size:
+                merged.insert(0, self._parts.pop())
+                size += merged[0].num_rows
+            self._parts.append(concat_columns(merged))
+
+    def _doubtful(self, keys: Ints, fresh: Ints) -> Ints:
+        """The rows that were found by their key alone, which another row might have."""
+        if self._exact:
+            return np.flatnonzero(keys == null_key(self._secret))
+        if len(fresh) == len(keys):
+            return fresh[:0]
+        found = np.ones(len(keys), dtype=np.bool_)
+        found[fresh] = False
+        return np.flatnonzero(found)
+
+    def _confirm(self, columns: pa.RecordBatch, keys: Ints, slots: Ints, doubtful: Ints) -> None:
+        """Compare the columns of rows with those of the slots they were given. Where they differ, the key is crowded
+        from now on: its rows are found through a dict, each with a slot of its own."""
+        given = columns if len(doubtful) == columns.num_rows else take_columns(columns, doubtful)
+        same = equal_rows(given.columns, self.columns_of(slots[doubtful]).columns, len(doubtful))
+        for row in doubtful[~same].tolist():
+            if keys[row] not in self._crowded:
+                self._crowded = np.append(self._crowded, keys[row])
+                self._among[row_values(self.columns_of(slots[row : row + 1]))] = int(slots[row])
+            slots[row] = self._slot_among(columns.slice(row, 1))
+
+    def _slot_among(self, row: pa.RecordBatch) -> int:
+        values = row_values(row)
+        if values not in self._among:
+            key = np.array([self._rows], dtype=np.int64)
+            while int(self.slots.find(key)[0]) >= 0 or key[0] in self._crowded:
+                key = key * 6364136223846793005 + 1442695040888963407  # any key that is free
+            slot, fresh = self.slots.assign(key)
+            self._append(row, slot, fresh)
+            self._among[values] = int(slot[0])
+        return self._among[values]
+
+    def _keys(self, columns: pa.RecordBatch, rows: int) -> Ints:
+        every = range(columns.num_columns)
+        if self._exact or not 0 < rows <= _FEW:
+            return row_keys(columns, rows, every, self._secret)
+        values = list(zip(*(plain_values(column) for column in columns.columns), strict=True))
+        if any(row not in self._hashed for row in values):
+            if len(self._hashed) > _MANY:
+                self._hashed.clear()
+            self._hashed |= zip(values, row_keys(columns, rows, every, self._secret).tolist(), strict=True)
+        return np.array([self._hashed[row] for row in values], dtype=np.int64)
+
+    def columns_of(self, slots: Ints) -> pa.RecordBatch:
+        if not self._schema:
+            return empty_columns(self._schema)
+        arrays = [self.column_of(i, slots) for i in range(len(self._schema))]
+        return pa.RecordBatch.from_arrays(arrays, names=[f"c{i}" for i in range(len(arrays))])
+
+    def column_of(self, column: int, slots: Ints) -> pa.Array:
+        index = pa.array(self._row[slots])
+        if len(self._parts) == 1:
+            return self._parts[0].column(column).take(index)
+        kind = empty_columns(self._schema).schema.field(column).type
+        taken = pa.chunked_array([part.column(column) for part in self._parts], type=kind).take(index)
+        return taken.combine_chunks() if taken.num_chunks != 1 else taken.chunk(0)
+
+    def release(self, slots: Ints) -> None:
+        self.slots.release(slots)
+        if self._among and len(slots):
+            gone = set(slots.tolist())
+            self._among = {row: slot for row, slot in self._among.items() if slot not in gone}
+        if self._schema and self._rows > 2 * len(self.slots) + _SLACK:
+            live = np.flatnonzero(self.slots.serial >= 0)
+            self._parts = [self.columns_of(live)]
+            self._rows = len(live)
+            self._row[live] = np.arange(len(live))
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def state(self) -> State:
+        live = np.flatnonzero(self.slots.serial >= 0)
+        return {"slots": self.slots.state(), "columns": self.columns_of(live), "live": live}
+
+    def load(self, state: State) -> None:
+        """Keys are made anew from the columns: they may have been made with another secret."""
+        columns, live = state["columns"], state["live"]
+        saved = dict(state["slots"])
+        if self._schema:
+            saved["keys"] = self._new_keys(columns, live)
+        self.slots.load(saved)
+        self._parts, self._rows = [columns] if len(live) else [], len(live)
+        self._row = np.zeros(self.slots.capacity, dtype=np.int32)
+        self._row[live] = np.arange(len(live))
+
+    def _new_keys(self, columns: pa.RecordBatch, live: Ints) -> Ints:
+        keys = row_keys(columns, len(live), range(len(self._schema)), self._secret).copy()
+        different, first, counts = np.unique(keys, return_index=True, return_counts=True)
+        self._crowded = different[counts > 1]
+        rows = np.flatnonzero(np.isin(keys, self._crowded)).tolist() if len(self._crowded) else []
+        self._among = {row_values(columns.slice(row, 1)): int(live[row]) for row in rows}
+        taken = set(keys.tolist()) if rows else set()
+        for row in set(rows) - set(first.tolist()):  # any key that is free
+            keys[row] = next(key for key in range(len(taken) + 1) if key not in taken)
+            taken.add(int(keys[row]))
+        return keys

@@ -1,0 +1,187 @@
+"""A map from 64-bit row keys to small, stable slot numbers: open addressing over numpy arrays, whole batches at a time.
+
+A slot stays with its key until it is released; released slots are used again, with a new serial number. The table holds
+slot numbers only, 4 bytes a cell; a cell's key is its slot's (`key_of`). Where a key lies depends on a secret, so that
+crafted keys cannot crowd. Cost: a few vector passes over the batch, whatever the number of keys held; nearly all keys
+are done in the first. Released keys leave tombstones; the table is rebuilt when they pile up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kigen.lifetimes.blocks import Ints
+
+Cells = np.ndarray[Any, np.dtype[np.int32]]
+_EMPTY, _TOMBSTONE = -1, -2
+
+
+def _cells(size: int) -> Cells:
+    return np.full(size, _EMPTY, dtype=np.int32)
+
+
+class Slots:
+    def __init__(self, secret: int = 0) -> None:
+        self._multiplier = np.uint64((secret * 0xD1342543DE82EF95 + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF | 1)
+        self._slot = _cells(16)
+        self._used = 0  # cells not empty, tombstones included
+        self.key_of: Ints = np.zeros(8, dtype=np.int64)  # by slot
+        self.serial: Ints = np.full(8, -1, dtype=np.int64)  # by slot; -1: free
+        self._stack: Cells = np.arange(7, -1, -1, dtype=np.int32)  # free slots, the next to be given out at the end
+        self._free = 8  # how many of the stack hold
+        self._next_serial = 0
+
+    @property
+    def capacity(self) -> int:
+        return len(self.serial)
+
+    def __len__(self) -> int:
+        return self.capacity - self._free
+
+    def _home(self, keys: Ints, mask: int) -> Ints:
+        """The upper bits of a product with a secret number: whoever does not know it cannot choose keys that meet more
+        than by chance."""
+        product = keys.view(np.uint64) * self._multiplier
+        return (product >> np.uint64(64 - mask.bit_length())).view(np.int64)
+
+    def find(self, keys: Ints) -> Ints:
+        """The slot of each key, -1 where it has none."""
+        mask = len(self._slot) - 1
+        found = np.full(len(keys), -1, dtype=np.int64)
+        rest = np.arange(len(keys))
+        position = self._home(keys, mask)
+        while len(rest):
+            slot = self._slot[position]
+            hit = (slot >= 0) & (self.key_of[slot] == keys[rest])
+            found[rest[hit]] = slot[hit]
+            on = ~hit & (slot != _EMPTY)
+            rest = rest[on]
+            position = (position[on] + 1) & mask
+        return found
+
+    def assign(self, keys: Ints) -> tuple[Ints, Ints]:
+        """The slot of each key, and the places of the keys that had none and got a free slot (each such key once).
+
+        One walk finds and adds: whoever comes to an empty cell writes a slot of its own there; of several the last
+        writer wins, and the others see on reading back whether the winner has their key (then its slot is theirs) or
+        not (then they go on)."""
+        self._grow(len(keys))
+        mask = len(self._slot) - 1
+        own = self._stack[self._free - len(keys) : self._free][::-1].astype(np.int64)  # offered: one a key
+        position = self._home(keys, mask)
+        slot, won, on = self._visit(position, keys, own)
+        found, fresh = slot.astype(np.int64), [won]
+        rest = on
+        while len(rest):
+            position = (position[on] + 1) & mask
+            slot, won, on = self._visit(position, keys[rest], own[rest])
+            found[rest] = slot  # right for those that are done; the others come again
+            fresh.append(rest[won])
+            rest = rest[on]
+        new = np.concatenate(fresh)
+        if len(new):
+            self._take(own, new)
+        return found, new
+
+    def _visit(self, position: Ints, wanted: Ints, offer: Ints) -> tuple[Cells, Ints, Ints]:
+        """One step of the walk: what lies in each cell, who took an empty one, and who must go on."""
+        slot = self._slot[position]
+        empty = np.flatnonzero(slot == _EMPTY)
+        won = empty
+        if len(empty):
+            cells, mine = position[empty], offer[empty]
+            self._slot[cells] = mine
+            winner = self._slot[cells]
+            slot[empty] = winner
+            won = empty[winner == mine]
+            self.key_of[offer[won]] = wanted[won]
+        return slot, won, np.flatnonzero((slot < 0) | (self.key_of[slot] != wanted))
+
+    def _take(self, own: Ints, new: Ints) -> None:
+        """Of the slots offered, those of the places `new` are taken now; the others stay free."""
+        new = np.sort(new)  # which came first must not depend on where in the table they met
+        slots = own[new]
+        left = np.ones(len(own), dtype=np.bool_)
+        left[new] = False
+        kept = own[left][::-1]
+        bottom = self._free - len(own)
+        self._stack[bottom : bottom + len(kept)] = kept
+        self._free = bottom + len(kept)
+        self.serial[slots] = np.arange(self._next_serial, self._next_serial + len(slots))
+        self._next_serial += len(slots)
+        self._used += len(slots)
+
+    def _grow(self, more: int) -> None:
+        """Room for so many new keys: in the table (at most six tenths full) and among the free slots."""
+        if (self._used + more) * 5 > len(self._slot) * 3:
+            self._rebuild(more)
+        if more <= self._free:
+            return
+        old = self.capacity
+        new = old + max(old // 4, more)  # not twice: every operator has several arrays of this length
+        self.key_of = np.concatenate([self.key_of, np.zeros(new - old, dtype=np.int64)])
+        self.serial = np.concatenate([self.serial, np.full(new - old, -1, dtype=np.int64)])
+        stack = np.empty(new, dtype=np.int32)
+        stack[: new - old] = np.arange(new - 1, old - 1, -1)
+        stack[new - old : new - old + self._free] = self._stack[: self._free]
+        self._stack, self._free = stack, self._free + new - old
+
+    def _insert(self, keys: Ints, slots: Ints) -> None:
+        """Into empty cells only; of several that want one cell the last writer wins, the others go on to the next."""
+        mask = len(self._slot) - 1
+        self._used += len(keys)
+        position = self._home(keys, mask)
+        while len(keys):
+            free = self._slot[position] == _EMPTY
+            self._slot[position[free]] = slots[free]
+            won = free & (self._slot[position] == slots)
+            keys, slots, position = keys[~won], slots[~won], (position[~won] + 1) & mask
+
+    def _rebuild(self, more: int) -> None:
+        live = np.flatnonzero(self.serial >= 0)
+        size = 16
+        while size * 2 < (len(live) + more) * 5:
+            size *= 2
+        self._slot = _cells(size)
+        self._used = 0
+        self._insert(self.key_of[live], live)
+
+    def release(self, slots: Ints) -> None:
+        """Give slots back (each once); their keys are forgotten."""
+        if not len(slots):
+            return
+        mask = len(self._slot) - 1
+        rest, position = slots, self._home(self.key_of[slots], mask)
+        while len(rest):
+            here = self._slot[position] == rest
+            self._slot[position if bool(here.all()) else position[here]] = _TOMBSTONE
+            on = np.flatnonzero(~here)
+            rest, position = rest[on], (position[on] + 1) & mask
+        self.serial[slots] = -1
+        self._stack[self._free : self._free + len(slots)] = slots
+        self._free += len(slots)
+
+    def state(self) -> dict[str, Any]:
+        live = np.flatnonzero(self.serial >= 0)
+        return {
+            "slots": live,
+            "keys": self.key_of[live],
+            "serial": self.serial[live],
+            "next": self._next_serial,
+            "capacity": self.capacity,
+            "free": self._stack[: self._free],
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        capacity, live = state["capacity"], state["slots"]
+        self.key_of = np.zeros(capacity, dtype=np.int64)
+        self.serial = np.full(capacity, -1, dtype=np.int64)
+        self.key_of[live], self.serial[live] = state["keys"], state["serial"]
+        free = state["free"]  # in its order: slots decide the order of results, which replicas must agree on
+        self._stack = np.empty(capacity, dtype=np.int32)
+        self._stack[: len(free)] = free
+        self._free = len(free)
+        self._next_serial = state["next"]
+        self._rebuild(0)

@@ -1,0 +1,131 @@
+"""A 64-bit key per row: equal rows have equal keys, and different rows have different ones but for chance.
+
+Chance is not enough: whoever groups or joins by keys compares the columns of rows that meet (`equal_rows`). Keys of one
+integer or timestamp column are its values, so they need no comparison but for the one value that stands for NULL. All
+others are mixed with a secret, so that nobody can craft rows of one key; the secret lies in the checkpoint, since keys
+are part of the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kigen.lifetimes.blocks import Ints, Mask
+from kigen.lifetimes.expressions import run
+from kigen.plan.types import Schema, Type
+
+_STEP = 0x9E3779B97F4A7C15
+_ODD = 0xBF58476D1CE4E5B9
+_LOW = 0xFFFFFFFFFFFFFFFF
+
+
+def one_to_one(schema: Schema) -> bool:
+    """Whether different rows of these columns have different keys, NULL apart."""
+    return not schema or (len(schema) == 1 and schema[0].type in (Type.BIGINT, Type.TIMESTAMP))
+
+
+def null_key(secret: int) -> int:
+    """The key of NULL in a column whose other values are their own keys."""
+    return _scrambled(secret + _ODD) - (1 << 63)
+
+
+def row_keys(columns: pa.RecordBatch, rows: int, keys: Sequence[int], secret: int = 0) -> Ints:
+    """NULL equals NULL here."""
+    if not keys or not rows:
+        return np.zeros(rows, dtype=np.int64)
+    if len(keys) == 1:
+        values = _integers(columns.column(keys[0]), null_key(secret))
+        if values is not None:
+            return values
+    mixed = np.full(rows, _scrambled(secret), dtype=np.uint64)
+    hashed = [k for k in keys if not _is_integer(columns.column(k).type)]
+    texts = dict(zip(hashed, _hashes(columns, hashed), strict=True))
+    for place, k in enumerate(keys):
+        values = texts.get(k)
+        if values is None:
+            values = _integers(columns.column(k), null_key(secret))
+            assert values is not None
+        mixed ^= values.view(np.uint64)
+        mixed *= np.uint64(_scrambled(secret + (place + 1) * _STEP) | 1)
+        mixed ^= mixed >> np.uint64(32)
+    mixed *= np.uint64(_scrambled(secret ^ _ODD) | 1)
+    mixed ^= mixed >> np.uint64(29)
+    return mixed.view(np.int64)
+
+
+def _is_integer(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind))
+
+
+def _integers(column: pa.Array, null: int) -> Ints | None:
+    if not _is_integer(column.type):
+        return None
+    values = column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column
+    if values.null_count:
+        values = pc.fill_null(values, null)
+    return np.asarray(values.to_numpy(zero_copy_only=False))
+
+
+def _hashes(columns: pa.RecordBatch, keys: list[int]) -> list[Ints]:
+    """DuckDB's hash of each column by itself: it gives equal values of a type (0.0 and -0.0) equal numbers."""
+    if not keys:
+        return []
+    found = run(columns, [f"hash(c{k})" for k in keys])
+    return [np.asarray(found.column(i).to_numpy(zero_copy_only=False)).view(np.int64) for i in range(len(keys))]
+
+
+def _scrambled(value: int) -> int:
+    """A 64-bit number that depends on every bit of this one (splitmix64)."""
+    value = (value + _STEP) & _LOW
+    value = ((value ^ (value >> 30)) * _ODD) & _LOW
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _LOW
+    return value ^ (value >> 31)
+
+
+def equal_rows(left: Sequence[pa.Array], right: Sequence[pa.Array], rows: int) -> Mask:
+    """Where all columns are equal; NULL equals NULL, NaN equals NaN."""
+    same = np.ones(rows, dtype=np.bool_)
+    for a, b in zip(left, right, strict=True):
+        same &= _equal(a, b)
+    return same
+
+
+def _equal(a: pa.Array, b: pa.Array) -> Mask:
+    equal = pc.equal(a, b)
+    if pa.types.is_floating(a.type):
+        equal = pc.or_(equal, pc.and_(pc.is_nan(a), pc.is_nan(b)))
+    if equal.null_count:
+        equal = pc.if_else(pc.is_null(equal), pc.and_(pc.is_null(a), pc.is_null(b)), equal)
+    return np.asarray(equal.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def row_values(row: pa.RecordBatch) -> tuple[Any, ...]:
+    """A row as a key of a dict: NaN equals NaN."""
+    return tuple(
+        "NaN" if isinstance(v, float) and v != v else v for v in (plain_values(column)[0] for column in row.columns)
+    )
+
+
+def plain_values(column: pa.Array) -> list[Any]:
+    """As Python's own; times as numbers, since Python's end with the year 9999."""
+    values: list[Any] = (column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    return values
+
+
+def mix(left: Ints, right: Ints, salt: int) -> Ints:
+    """A non-negative 62-bit id from two ids; equal pairs give equal ids, different pairs different ones but for
+    chance."""
+    a = left.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
+        (salt * 0xD1B54A32D192ED03 + 1) & 0xFFFFFFFFFFFFFFFF
+    )
+    a ^= a >> np.uint64(32)
+    a = (a + right.astype(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
+    a ^= a >> np.uint64(29)
+    a *= np.uint64(0x94D049BB133111EB)
+    a ^= a >> np.uint64(32)
+    return (a >> np.uint64(2)).astype(np.int64)

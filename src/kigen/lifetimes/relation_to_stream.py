@@ -1,0 +1,123 @@
+"""ISTREAM, DSTREAM and RSTREAM: from a relation back to a stream.
+
+At each instant births and deaths of equal rows cancel: what is left is what the relation gained (ISTREAM) or lost
+(DSTREAM). RSTREAM gives the whole relation at each instant with anything left, or at each multiple of its period.
+Tuples of one instant are ordered by their columns, NULLs first, so that a ROWS window over the stream does not depend
+on batches.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kigen.lifetimes.blocks import BEFORE_TIME, Ints, StreamBlock, empty_columns, no_ints, take_columns
+from kigen.lifetimes.keys.row_keys import equal_rows, row_keys, row_values
+from kigen.lifetimes.live_tuples import Chunk, State, expand
+from kigen.lifetimes.operator import Message, Operator
+from kigen.lifetimes.sweeps.lifecycle import Events, Lifecycle
+from kigen.lifetimes.sweeps.sweep import dense, group_runs
+from kigen.plan.logical import StreamKind, ToStream
+
+
+class ToStreamOperator(Operator):
+    def __init__(self, node: ToStream, signed: bool, secret: int = 0) -> None:
+        self.node, self._secret = node, secret
+        self._whole = node.kind is StreamKind.RSTREAM
+        self._input = Lifecycle(node.schema, self._keys, signed, range(len(node.schema)), self._whole)
+        self._sequence = 0
+        self._now = BEFORE_TIME
+
+    def _keys(self, columns: pa.RecordBatch, rows: int) -> Ints:
+        return row_keys(columns, rows, range(len(self.node.schema)), self._secret)
+
+    def step(self, inputs: list[Message], now: int) -> Message:
+        before, self._now = self._now, now
+        events = self._input.events(inputs[0], now)
+        if self._whole:
+            columns, at = self._relation(events, before, now)
+        else:
+            columns, at = self._difference(events)
+        return self._numbered(columns, at)
+
+    def _difference(self, events: Events) -> tuple[pa.RecordBatch, Ints]:
+        sample, time, net = self._net(events)
+        copies = np.maximum(net if self.node.kind is StreamKind.ISTREAM else -net, 0)
+        return take_columns(events.columns, np.repeat(sample, copies)), np.repeat(time, copies)
+
+    def _net(self, events: Events) -> tuple[Ints, Ints, Ints]:
+        """Per row value and instant: one event, the instant, births less deaths."""
+        if not len(events):
+            return no_ints(), no_ints(), no_ints()
+        runs = group_runs(self._dense(events), events.time)
+        return runs.sample(), runs.time, runs.total(events.sign)
+
+    def _dense(self, events: Events) -> Ints:
+        """Equal rows get equal small numbers, different rows different ones: keys are confirmed by the columns."""
+        ordinal = dense(events.slot)
+        example = np.empty(int(ordinal.max()) + 1, dtype=np.int64)
+        example[ordinal] = np.arange(len(ordinal))
+        if len(example) < len(ordinal):
+            theirs = take_columns(events.columns, example[ordinal])
+            odd = np.flatnonzero(~equal_rows(events.columns.columns, theirs.columns, len(ordinal)))
+            numbers: dict[tuple[Any, ...], int] = {}
+            for row in odd.tolist():
+                ordinal[row] = numbers.setdefault(row_values(events.columns.slice(row, 1)), len(example) + len(numbers))
+        return ordinal
+
+    def _relation(self, events: Events, before: int, now: int) -> tuple[pa.RecordBatch, Ints]:
+        assert self._input.alive is not None
+        assert self._input.dead is not None
+        if self.node.every_us is None:
+            _, time, net = self._net(events)
+            instants = np.unique(time[net != 0])
+            if not len(instants):
+                return empty_columns(self.node.schema), no_ints()
+        rows = Chunk.concat([self._input.dead, self._input.alive.everything()], self.node.schema)
+        if not len(rows):
+            return empty_columns(self.node.schema), no_ints()
+        begin, stop = np.maximum(rows.start, before), np.minimum(rows.end, now)
+        if self.node.every_us is None:
+            first, last = np.searchsorted(instants, begin), np.searchsorted(instants, stop)
+            counts = np.maximum(last - first, 0)
+            return take_columns(rows.columns, np.repeat(np.arange(len(rows)), counts)), instants[expand(first, counts)]
+        every = self.node.every_us
+        first, last = -(-begin // every), -(-stop // every)
+        counts = np.maximum(last - first, 0)
+        return take_columns(rows.columns, np.repeat(np.arange(len(rows)), counts)), expand(first, counts) * every
+
+    def _numbered(self, columns: pa.RecordBatch, at: Ints) -> StreamBlock:
+        if len(at) > 1:
+            names = [f"c{i}" for i in range(columns.num_columns)]
+            table = pa.RecordBatch.from_arrays([pa.array(at), *columns.columns], names=["_at", *names])
+            keys = [(name, "ascending", "at_start") for name in ("_at", *names)]
+            order = np.asarray(pc.sort_indices(table, sort_keys=keys).to_numpy(zero_copy_only=False), dtype=np.int64)
+            columns, at = take_columns(columns, order), at[order]
+        first = self._sequence
+        self._sequence += len(at)
+        return StreamBlock(columns, at, np.arange(first, self._sequence))
+
+    @property
+    def next_event(self) -> int:
+        due = self._input.next_death
+        if self.node.every_us is not None and self._input.held:
+            due = min(due, -(-self._now // self.node.every_us) * self.node.every_us)
+        return due
+
+    @property
+    def held(self) -> int:
+        return self._input.held
+
+    @property
+    def kept_of_inputs(self) -> tuple[Lifecycle, ...]:
+        return (self._input,)
+
+    def state(self) -> State:
+        return {"input": self._input.state(), "sequence": self._sequence, "now": self._now}
+
+    def load(self, state: State) -> None:
+        self._input.load(state["input"], self._keys)
+        self._sequence, self._now = state["sequence"], state["now"]

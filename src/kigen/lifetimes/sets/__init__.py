@@ -1,0 +1,1 @@
+"""DISTINCT, EXCEPT and INTERSECT."""

@@ -1,0 +1,164 @@
+"""DISTINCT, EXCEPT and INTERSECT, with and without ALL: one operator that counts equal rows on the left and on the
+right.
+
+How many copies of a row are in the result is a function of the two counts. Where it rises, copies open; where it falls,
+the oldest copies close, so births and deaths pair by their rank within the row. A copy's id follows from the row's
+serial number and that rank: no table of copies. Both counts lie in one integer (left below, right above), so one
+cumulation serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from kigen.lifetimes.aggregates.accumulators import grown
+from kigen.lifetimes.blocks import FOREVER, Block, Ints, Mask, Signed, no_ints
+from kigen.lifetimes.keys.groups import Groups
+from kigen.lifetimes.keys.row_keys import mix
+from kigen.lifetimes.live_tuples import State, expand
+from kigen.lifetimes.operator import Closed, Message, Opened, Operator, as_block, as_signed
+from kigen.lifetimes.sweeps.lifecycle import Events, Lifecycle
+from kigen.lifetimes.sweeps.sweep import Runs, changes, group_runs
+from kigen.plan.logical import Distinct, Except, Intersect, Node
+
+Copies = Callable[[Ints, Ints], Ints]
+_RIGHT = np.int64(1 << 32)
+_LOW = np.int64((1 << 32) - 1)
+
+
+def copies_of(node: Node) -> Copies:
+    """How many copies the result has, from the counts on the left and on the right."""
+    if isinstance(node, Distinct):
+        return lambda left, right: np.minimum(left, 1)
+    if isinstance(node, Except):
+        if node.all:
+            return lambda left, right: np.maximum(left - right, 0)
+        return lambda left, right: ((left > 0) & (right == 0)).astype(np.int64)
+    assert isinstance(node, Intersect)
+    if node.all:
+        return lambda left, right: np.minimum(left, right)
+    return lambda left, right: ((left > 0) & (right > 0)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class _Units:
+    """Copies that open (or close), one a unit, ordered by slot and rank."""
+
+    slot: Ints
+    time: Ints
+    rank: Ints
+
+
+class CountingOperator(Operator):
+    def __init__(self, node: Node, number: int, signed: bool, secret: int = 0) -> None:
+        self.node, self._number, self._signed = node, number, signed
+        self._copies = copies_of(node)
+        self._groups = Groups(node.schema, secret)
+        self._inputs = [Lifecycle(child.schema, self._groups.assign, signed, ()) for child in node.children]
+        self._counts: Ints = no_ints()  # alive on the left and, above, on the right; by slot
+        self._born: Ints = no_ints()  # copies opened and closed since the row appeared, by slot
+        self._died: Ints = no_ints()
+
+    def step(self, inputs: list[Message], now: int) -> Message:
+        sides = [lifecycle.events(message, now) for lifecycle, message in zip(self._inputs, inputs, strict=True)]
+        events = Events.concat(sides)
+        if not len(events):
+            return Signed.empty(self.node.schema) if self._signed else Block.empty(self.node.schema)
+        capacity = self._groups.slots.capacity
+        self._counts, self._born, self._died = (grown(a, capacity) for a in (self._counts, self._born, self._died))
+        runs = group_runs(events.slot, events.time)
+        weight = events.sign if len(sides) == 1 else np.concatenate([sides[0].sign, sides[1].sign * _RIGHT])
+        rise = self._rise(runs, weight)
+        opened, closed = self._changes(runs, rise)
+        touched = runs.slot[runs.first]
+        gone = touched[self._counts[touched] == 0]
+        self._born[gone] = self._died[gone] = 0
+        self._groups.release(gone)
+        return as_signed(opened, closed) if self._signed else as_block(opened, closed)
+
+    def _rise(self, runs: Runs, weight: Ints) -> Ints:
+        """By how many copies the result rises (or falls) at each run."""
+        starts = np.flatnonzero(runs.first)
+        counts = self._counts[runs.slot[starts]]
+        after = runs.cumulated(weight, self._counts)
+        copies = self._copies(after & _LOW, after >> 32)
+        before = np.empty_like(copies)
+        before[1:] = copies[:-1]
+        before[starts] = self._copies(counts & _LOW, counts >> 32)
+        return copies - before
+
+    def _changes(self, runs: Runs, rise: Ints) -> tuple[Opened, Closed]:
+        touched = runs.slot[runs.first]
+        died_before = np.zeros(len(self._died), dtype=np.int64)
+        died_before[touched] = self._died[touched]
+        born = _units(runs, np.flatnonzero(rise > 0), rise, self._born)
+        died = _units(runs, np.flatnonzero(rise < 0), -rise, self._died)
+        serial = self._groups.slots.serial
+        born_id, died_id = (mix(serial[u.slot], u.rank, self._number) for u in (born, died))
+        close, earlier = _pair(born, died, died_before)
+        opened = Opened(self._groups.columns_of(born.slot), born.time, close, born_id)
+        columns = self._groups.columns_of(died.slot) if self._signed else None
+        return opened, Closed(columns, died.time, died_id, earlier)
+
+    @property
+    def next_event(self) -> int:
+        return min(lifecycle.next_death for lifecycle in self._inputs)
+
+    @property
+    def held(self) -> int:
+        return sum(lifecycle.held for lifecycle in self._inputs) + len(self._groups)
+
+    @property
+    def kept_of_inputs(self) -> tuple[Lifecycle, ...]:
+        return tuple(self._inputs)
+
+    def state(self) -> State:
+        return {
+            "inputs": [lifecycle.state() for lifecycle in self._inputs],
+            "groups": self._groups.state(),
+            "counts": self._counts,
+            "born": self._born,
+            "died": self._died,
+        }
+
+    def load(self, state: State) -> None:
+        for lifecycle, saved in zip(self._inputs, state["inputs"], strict=True):
+            lifecycle.load(saved)
+        self._groups.load(state["groups"])
+        self._counts, self._born, self._died = (state[k].copy() for k in ("counts", "born", "died"))
+
+
+def _units(runs: Runs, which: Ints, amount: Ints, counter: Ints) -> _Units:
+    """Every unit of `amount` at the runs `which`; `counter`, by slot, goes on from where it was."""
+    slot, amount = runs.slot[which], amount[which]
+    if not len(which):
+        return _Units(no_ints(), no_ints(), no_ints())
+    total = np.cumsum(amount)
+    starts = np.flatnonzero(changes(slot))
+    base = np.where(starts > 0, total[starts - 1], 0)
+    begin = total - amount - np.repeat(base, np.diff(np.append(starts, len(slot)))) + counter[slot]
+    counter[slot] = begin + amount  # of several for one slot the last holds
+    if bool((amount == 1).all()):
+        return _Units(slot, runs.time[which], begin)
+    return _Units(np.repeat(slot, amount), np.repeat(runs.time[which], amount), expand(begin, amount))
+
+
+def _pair(born: _Units, died: _Units, died_before: Ints) -> tuple[Ints, Mask]:
+    """The death of each birth where this step holds it, else FOREVER; and which deaths are of earlier births.
+
+    Both come ordered by slot and rank. Slot and rank (less the deaths before the step) make one number, so a search
+    pairs them."""
+    close = np.full(len(born.slot), FOREVER)
+    earlier = np.ones(len(died.slot), dtype=np.bool_)
+    if len(close) and len(earlier):
+        born_rank, died_rank = born.rank - died_before[born.slot], died.rank - died_before[died.slot]
+        width = int(max(born_rank.max(), died_rank.max())) + 1
+        births, deaths = born.slot * width + born_rank, died.slot * width + died_rank
+        place = np.minimum(np.searchsorted(births, deaths), len(births) - 1)
+        paired = births[place] == deaths
+        close[place[paired]] = died.time[paired]
+        earlier[paired] = False
+    return close, earlier

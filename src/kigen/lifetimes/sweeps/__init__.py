@@ -1,0 +1,1 @@
+"""Births and deaths in order of time: sweeps, searches and cuts that operators share."""

@@ -1,0 +1,46 @@
+"""Finding sorted numbers among sorted numbers: by arithmetic where they count up one by one (holders of a window do),
+else by search."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kigen.lifetimes.blocks import Ints
+
+
+def consecutive(ordered: Ints) -> bool:
+    """Whether strictly ordered numbers have no gaps."""
+    return len(ordered) > 0 and int(ordered[-1]) - int(ordered[0]) + 1 == len(ordered)
+
+
+def strictly_ordered(values: Ints) -> bool:
+    return bool(np.all(values[1:] > values[:-1]))
+
+
+def overlap(ordered: Ints, others: Ints) -> slice:
+    """The part of `ordered` within the range of `others` (both ordered, neither empty)."""
+    first, last = others[0], others[-1]
+    if ordered[0] >= first and ordered[-1] <= last:
+        return slice(0, len(ordered))
+    return slice(int(np.searchsorted(ordered, first, side="left")), int(np.searchsorted(ordered, last, side="right")))
+
+
+def places(haystack: Ints, needles: Ints, without_gaps: bool) -> tuple[Ints, Ints]:
+    """Where each needle begins in the haystack and how often it stands there; all needles lie within its range."""
+    if without_gaps:
+        return needles - haystack[0], np.ones(len(needles), dtype=np.int64)
+    begin = np.searchsorted(haystack, needles, side="left")
+    return begin, np.searchsorted(haystack, needles, side="right") - begin
+
+
+def first_from(values: Ints, begin: Ints, stop: Ints, bound: Ints) -> Ints:
+    """Of each ordered run values[begin:stop], where the first value of at least `bound` lies; `stop` if there is
+    none."""
+    last = len(values) - 1
+    while True:
+        some = begin < stop
+        if not bool(some.any()):
+            return begin
+        middle = (begin + stop) >> 1
+        less = some & (values[np.minimum(middle, last)] < bound)
+        begin, stop = np.where(less, middle + 1, begin), np.where(some & ~less, middle, stop)

@@ -1,0 +1,1 @@
+"""Windows: a stream tuple becomes a tuple with a lifetime."""

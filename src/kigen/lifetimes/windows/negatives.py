@@ -1,0 +1,62 @@
+"""The negative-tuple method begins here: behind a window, every tuple is sent at its birth and again at its death.
+
+State: the whole window, columns and all, which is what the direct method spares. A tuple's id is its number in the
+stream.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kigen.lifetimes.blocks import FOREVER, HOLDER_BITS, Block, Fills, Signed, StreamBlock, concat_columns
+from kigen.lifetimes.live_tuples import Alive, State, chunk_of
+from kigen.lifetimes.windows.window_operators import UnboundedWindow, WindowOperator
+
+
+class Negatives:
+    def __init__(self, window: WindowOperator, number: int) -> None:
+        self.node = window.node
+        self._window = window
+        self._base = number << HOLDER_BITS
+        self._alive = Alive(window.node.schema)
+        self._immortal = 0  # tuples of an UNBOUNDED window: numbered from 0, never to be sent again
+
+    def step(self, stream: StreamBlock, now: int) -> Signed:
+        block = self._window.step(stream, now)
+        if isinstance(self._window, UnboundedWindow):
+            self._immortal += len(stream)
+            return Signed(block.columns, block.start, np.ones(len(block), dtype=np.int64), stream.sequence + self._base)
+        return births_and_deaths(self._alive, block, now)
+
+    def known_ends(self) -> Fills:
+        if isinstance(self._window, UnboundedWindow):
+            return Fills(np.arange(self._base, self._base + self._immortal), np.full(self._immortal, FOREVER))
+        return Fills.concat([Fills(c.holder, c.end) for c in self._alive.expiring.chunks()])
+
+    @property
+    def next_event(self) -> int:
+        return min(self._window.next_event, self._alive.next_death)
+
+    @property
+    def held(self) -> int:
+        return self._window.held + len(self._alive)
+
+    def state(self) -> State:
+        return {"window": self._window.state(), "alive": self._alive.state(), "immortal": self._immortal}
+
+    def load(self, state: State) -> None:
+        self._window.load(state["window"])
+        self._alive.load(state["alive"])
+        self._immortal = state["immortal"]
+
+
+def births_and_deaths(alive: Alive, block: Block, now: int) -> Signed:
+    """A block of the direct method as messages: those born in it, and those of `alive` that died before `now`."""
+    dead = alive.absorb(chunk_of(block), block.fills, now)
+    parts = [c.columns for c in (block, dead) if len(c)] or [block.columns]
+    return Signed(
+        concat_columns(parts),
+        np.concatenate([block.start, dead.end]),
+        np.concatenate([np.ones(len(block), dtype=np.int64), np.full(len(dead), -1, dtype=np.int64)]),
+        np.concatenate([block.holder, dead.holder]),
+    )

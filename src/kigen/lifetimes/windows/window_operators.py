@@ -1,0 +1,181 @@
+"""Windows: a stream tuple becomes a tuple with a lifetime. The direct form; the negative-tuple form puts `Negatives`
+behind it.
+
+RANGE and NOW know every death at once. ROWS hands out a holder, the tuple's own number, and the tuple `size` later
+fills it: no state at all but the stream's numbering. PARTITION BY ROWS keeps the numbers (not the tuples) of the last
+rows of each partition.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kigen.lifetimes.blocks import (
+    BEFORE_TIME,
+    FOREVER,
+    HOLDER_BITS,
+    NO_HOLDER,
+    Block,
+    Fills,
+    Ints,
+    StreamBlock,
+    concat_ints,
+    no_ints,
+)
+from kigen.lifetimes.codec import StateFormatError
+from kigen.lifetimes.keys.groups import Groups
+from kigen.lifetimes.live_tuples import State, chunk_of
+from kigen.plan.logical import Window, WindowKind
+
+
+class WindowOperator:
+    """Base: windows without memory."""
+
+    def __init__(self, node: Window, number: int) -> None:
+        self.node = node
+        self._base = number << HOLDER_BITS
+
+    def step(self, stream: StreamBlock, now: int) -> Block:
+        raise TypeError(type(self).__name__)
+
+    @property
+    def next_event(self) -> int:
+        return FOREVER
+
+    def state(self) -> State:
+        return {}
+
+    def load(self, state: State) -> None:
+        pass
+
+    @property
+    def held(self) -> int:
+        return 0
+
+
+def later(at: Ints, by: int) -> Ints:
+    """So much later; never later than the end of time, and never before the beginning."""
+    room = int(FOREVER) - by
+    return np.where(at > room, FOREVER, np.minimum(at, room) + by)
+
+
+class RangeWindow(WindowOperator):
+    def step(self, stream: StreamBlock, now: int) -> Block:
+        end = later(stream.at, 1 if self.node.kind is WindowKind.NOW else self.node.size)
+        return Block(stream.columns, stream.at, end, stream.sequence + self._base, Fills.none())
+
+
+class UnboundedWindow(WindowOperator):
+    """Never dying is known too: no holder, as there is nothing to wait for."""
+
+    def step(self, stream: StreamBlock, now: int) -> Block:
+        count = len(stream)
+        return Block(stream.columns, stream.at, np.full(count, FOREVER), np.full(count, NO_HOLDER), Fills.none())
+
+
+class SlidingWindow(WindowOperator):
+    """RANGE n SLIDE m: born at the first multiple of m not before the timestamp, dead at the first not before timestamp
+    + n. Tuples whose birth lies ahead are kept until time comes to it."""
+
+    def __init__(self, node: Window, number: int) -> None:
+        super().__init__(node, number)
+        self._ahead = Block.empty(node.schema)
+
+    def step(self, stream: StreamBlock, now: int) -> Block:
+        slide = self.node.slide_us
+        assert slide is not None
+        start = -(-stream.at // slide) * slide
+        last = FOREVER // slide * slide  # there is no later multiple
+        start, end = np.where(stream.at > last, FOREVER, start), later(stream.at, self.node.size)
+        end = np.where(end > last, FOREVER, -(-np.minimum(end, last) // slide) * slide)
+        born = Block(stream.columns, start, end, stream.sequence + self._base, Fills.none()).filter(start < end)
+        everything = Block.concat([self._ahead, born])
+        ready = everything.start < now
+        self._ahead = everything.filter(~ready)
+        return everything.filter(ready)
+
+    @property
+    def next_event(self) -> int:
+        return int(self._ahead.start.min()) if len(self._ahead) else FOREVER
+
+    def state(self) -> State:
+        return chunk_of(self._ahead).state()
+
+    def load(self, state: State) -> None:
+        self._ahead = Block(state["columns"], state["start"], state["end"], state["holder"], Fills.none())
+
+    @property
+    def held(self) -> int:
+        return len(self._ahead)
+
+
+class RowsWindow(WindowOperator):
+    def step(self, stream: StreamBlock, now: int) -> Block:
+        size, count = self.node.size, len(stream)
+        end = np.full(count, FOREVER)
+        end[: max(count - size, 0)] = stream.at[size:]
+        victim = stream.sequence[:size] - size
+        known = victim >= 0
+        fills = Fills(victim[known] + self._base, stream.at[:size][known])
+        return Block(stream.columns, stream.at, end, stream.sequence + self._base, fills).filter(stream.at < end)
+
+
+class PartitionRowsWindow(WindowOperator):
+    def __init__(self, node: Window, number: int, secret: int) -> None:
+        super().__init__(node, number)
+        self._groups = Groups(tuple(node.schema[k] for k in node.partition), secret)
+        self._key: Ints = no_ints()  # slots of the tuples not yet pushed out, ordered by (key, sequence)
+        self._sequence: Ints = no_ints()
+
+    def _partitions(self, stream: StreamBlock) -> Ints:
+        columns = stream.columns.select(list(self.node.partition)).rename_columns(
+            [f"c{i}" for i in range(len(self.node.partition))]
+        )
+        return self._groups.assign(columns, len(stream))
+
+    def step(self, stream: StreamBlock, now: int) -> Block:
+        size, old = self.node.size, len(self._key)
+        keys = concat_ints([self._key, self._partitions(stream)])
+        sequence = concat_ints([self._sequence, stream.sequence])
+        at = concat_ints([np.full(old, BEFORE_TIME), stream.at])
+        order = np.lexsort((sequence, keys))
+        sorted_keys = keys[order]
+        pushed = np.zeros(len(order), dtype=np.bool_)  # by place in the order: whether the tuple `size` later is there
+        if len(order) > size:
+            pushed[:-size] = sorted_keys[:-size] == sorted_keys[size:]
+        end = np.full(len(order), FOREVER)
+        killed = order[np.flatnonzero(pushed)]
+        end[killed] = at[order[np.flatnonzero(pushed) + size]]
+        left = order[~pushed]
+        self._key, self._sequence = keys[left], sequence[left]
+        gone = end[:old] != FOREVER
+        fills = Fills(sequence[:old][gone] + self._base, end[:old][gone])
+        ends = end[old:]
+        return Block(stream.columns, stream.at, ends, stream.sequence + self._base, fills).filter(stream.at < ends)
+
+    def state(self) -> State:
+        return {"key": self._key, "sequence": self._sequence, "groups": self._groups.state()}
+
+    def load(self, state: State) -> None:
+        if "groups" not in state:
+            raise StateFormatError("PARTITION BY ... ROWS windows are saved in another form since format 2")
+        self._groups.load(state["groups"])
+        self._key, self._sequence = state["key"], state["sequence"]
+
+    @property
+    def held(self) -> int:
+        return len(self._key)
+
+
+def make_window(node: Window, number: int, secret: int = 0) -> WindowOperator:
+    if node.kind is WindowKind.RANGE and node.slide_us is not None:
+        return SlidingWindow(node, number)
+    if node.kind is WindowKind.PARTITION_ROWS:
+        return PartitionRowsWindow(node, number, secret)
+    kinds = {
+        WindowKind.RANGE: RangeWindow,
+        WindowKind.NOW: RangeWindow,
+        WindowKind.UNBOUNDED: UnboundedWindow,
+        WindowKind.ROWS: RowsWindow,
+    }
+    return kinds[node.kind](node, number)

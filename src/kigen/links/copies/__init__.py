@@ -1,0 +1,1 @@
+"""Copies of a replica's files for the other replica: offered by one, fetched by the other."""

@@ -1,0 +1,1 @@
+"""Queues served and read over Arrow Flight."""

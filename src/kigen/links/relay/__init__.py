@@ -1,0 +1,1 @@
+"""Moves a stream from another node's queue into this node's queue."""

@@ -1,0 +1,1 @@
+"""Solves a placement problem: exact model, fixed-split model, heuristic, baseline."""

@@ -1,0 +1,120 @@
+"""A mixed-integer program as lists of columns and rows, handed to HiGHS in one piece.
+
+Invariant: rows may be added after a solve, and the next solve starts from the given solution; nothing of HiGHS leaves
+this file. Cost: linear in non-zeros; one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import highspy
+import numpy as np
+from numpy.typing import NDArray
+
+Terms = Mapping[int, float]
+Floats = NDArray[np.float64]
+_DONE = {highspy.HighsModelStatus.kOptimal: "optimal", highspy.HighsModelStatus.kInfeasible: "infeasible"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`status`: optimal, infeasible, or limit (time ran out); `values` None if no feasible point was found."""
+
+    status: str
+    values: Floats | None
+    objective: float
+    bound: float
+    seconds: float
+
+
+@dataclass
+class Mip:
+    lower: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+    cost: list[float] = field(default_factory=list)
+    whole: list[bool] = field(default_factory=list)
+    row_lower: list[float] = field(default_factory=list)
+    row_upper: list[float] = field(default_factory=list)
+    starts: list[int] = field(default_factory=lambda: [0])
+    index: list[int] = field(default_factory=list)
+    value: list[float] = field(default_factory=list)
+
+    def column(self, lower: float = 0.0, upper: float = np.inf, cost: float = 0.0, whole: bool = False) -> int:
+        self.lower.append(lower)
+        self.upper.append(upper)
+        self.cost.append(cost)
+        self.whole.append(whole)
+        return len(self.cost) - 1
+
+    def binary(self, cost: float = 0.0) -> int:
+        return self.column(0.0, 1.0, cost, True)
+
+    def row(self, terms: Terms, lower: float = -np.inf, upper: float = np.inf) -> None:
+        self.index += terms.keys()
+        self.value += terms.values()
+        self.starts.append(len(self.index))
+        self.row_lower.append(lower)
+        self.row_upper.append(upper)
+
+    def minimise(self, terms: Terms) -> None:
+        self.cost = [0.0] * len(self.cost)
+        for column, cost in terms.items():
+            self.cost[column] = cost
+
+    def solve(
+        self,
+        time_limit_s: float,
+        start: Sequence[float] | Floats | None = None,
+        gap: float = 0.0,
+        relaxed: bool = False,
+    ) -> Answer:
+        """`start`: a solution to begin with, feasible or nearly so. `relaxed`: without whole numbers."""
+        solver = _solver(max(0.1, time_limit_s), gap)
+        solver.passModel(self._model(relaxed))
+        if start is not None and not relaxed:
+            given = highspy.HighsSolution()
+            given.col_value = [float(v) for v in start]
+            solver.setSolution(given)
+        solver.run()
+        info = solver.getInfo()
+        found = solver.getModelStatus()
+        has = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+        values = np.array(solver.getSolution().col_value) if has else None
+        bound = info.mip_dual_bound if any(self.whole) and not relaxed else info.objective_function_value
+        return Answer(
+            _DONE.get(found, "limit"),
+            values,
+            float(info.objective_function_value),
+            float(bound),
+            float(solver.getRunTime()),
+        )
+
+    def _model(self, relaxed: bool) -> Any:
+        model = highspy.HighsLp()
+        model.num_col_, model.num_row_ = len(self.cost), len(self.row_lower)
+        model.col_cost_, model.col_lower_, model.col_upper_ = (
+            np.array(v, float) for v in (self.cost, self.lower, self.upper)
+        )
+        model.row_lower_, model.row_upper_ = np.array(self.row_lower, float), np.array(self.row_upper, float)
+        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        model.a_matrix_.start_ = np.array(self.starts, np.int32)
+        model.a_matrix_.index_ = np.array(self.index, np.int32)
+        model.a_matrix_.value_ = np.array(self.value, float)
+        if not relaxed:
+            kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+            model.integrality_ = [kinds[w] for w in self.whole]
+        return model
+
+
+def _solver(time_limit_s: float, gap: float) -> Any:
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("threads", 1)
+    solver.setOptionValue("random_seed", 1)
+    solver.setOptionValue("time_limit", float(time_limit_s))
+    solver.setOptionValue("mip_feasibility_tolerance", 1e-8)  # times a big M of seconds, in microseconds
+    solver.setOptionValue("mip_rel_gap", float(gap))
+    return solver

@@ -1,0 +1,1 @@
+"""Binds expressions: names to positions, types by DuckDB, functions by an allow list."""

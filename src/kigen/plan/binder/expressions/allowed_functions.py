@@ -1,0 +1,69 @@
+"""The functions that an expression may call, by kind. Everything else is refused by name.
+
+The list was made from `duckdb_functions()` of DuckDB 2.0 and read by hand. A function is in it if it is scalar, gives
+the same for the same arguments always and everywhere, and has no side effect: it reads no clock, file, setting, catalog
+or variable, does not sleep, and cannot make much out of little (kigen.plan.expressions.locked_duckdb bounds those that
+can). Left out, too: what takes a lambda, random numbers, sequences, what is about DuckDB itself, and what makes other
+types than columns can have, but for lists of texts and JSON on the way. A test compares the list with the DuckDB that
+is installed: all are there, scalar and consistent.
+"""
+
+from __future__ import annotations
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# As DuckDB's parser calls them; comparisons, AND, OR, NOT, IN, BETWEEN, CASE, COALESCE and CAST are no functions.
+OPERATORS = _names(
+    "+ - * / // % ** ^ | & << >> ~ @ || ^@ ~~ !~~ ~~* !~~* ~~~ !__postfix -> ->> xor add subtract multiply divide mod"
+)
+
+NUMBERS = _names(
+    """abs acos acosh asin asinh atan atan2 atanh bit_count cbrt ceil ceiling cos cosh cot degrees even exp factorial
+    fdiv floor fmod gamma gcd greatest greatest_common_divisor isfinite isinf isnan lcm least
+    least_common_multiple lgamma ln log log10 log2 nextafter pi pow power radians round round_even roundbankers
+    sign signbit sin sinh sqrt tan tanh trunc"""
+)
+
+TEXTS = _names(
+    """ascii char_length character_length chr concat concat_ws contains ends_with format ilike_escape instr lcase left
+    left_grapheme length length_grapheme like_escape lower lpad ltrim md5 nfc_normalize not_ilike_escape
+    not_like_escape octet_length ord overlay position prefix printf regexp_escape regexp_extract
+    regexp_full_match regexp_matches regexp_replace repeat replace reverse right right_grapheme rpad rtrim sha1
+    sha256 split_part starts_with strip_accents strlen strpos substr substring substring_grapheme suffix
+    translate trim ucase unicode upper"""
+)
+
+DISTANCES = _names(
+    "damerau_levenshtein editdist3 hamming jaccard jaro_similarity jaro_winkler_similarity levenshtein mismatches"
+)
+
+# `age` with two arguments: with one it reads the clock.
+TIMES = _names(
+    """age century date_add date_diff date_part date_sub date_trunc datediff datepart datesub datetrunc day dayname
+    dayofmonth dayofweek dayofyear days_in_month decade epoch epoch_ms epoch_ns epoch_us era hour isodow isoyear
+    julian last_day make_date make_timestamp make_timestamp_ms make_timestamp_ns microsecond millennium
+    millisecond minute month monthname nanosecond quarter second strftime strptime time_bucket timezone
+    to_centuries to_days to_decades to_hours to_microseconds to_millennia to_milliseconds to_minutes to_months
+    to_quarters to_seconds to_timestamp to_weeks to_years try_strptime week weekday weekofyear year yearweek"""
+)
+
+CHOICES = _names("if nullif hash typeof")
+
+LISTS = _names(
+    """array_extract array_length array_contains array_has array_position element_at len list_contains list_count
+    list_distinct list_element list_extract list_has list_indexof list_max list_min list_position list_sort
+    list_value regexp_extract_all regexp_split_to_array row split str_split str_split_regex string_split
+    string_split_regex string_to_array struct_extract struct_pack"""
+)
+
+JSON = _names(
+    """json_array_length json_contains json_exists json_extract json_extract_path json_extract_path_text
+    json_extract_string json_keys json_structure json_type json_valid json_value"""
+)
+
+AGGREGATES = _names("count count_star sum avg min max")  # where a query may have them is for the binder to say
+
+ALLOWED = OPERATORS | NUMBERS | TEXTS | DISTANCES | TIMES | CHOICES | LISTS | JSON | AGGREGATES

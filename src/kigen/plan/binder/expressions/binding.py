@@ -1,0 +1,229 @@
+"""From a parsed expression to a term (names resolved), and from a term to an `Expr` (typed by DuckDB).
+
+Invariant: what passes here is a scalar, deterministic expression over the scope's columns. Errors point at the very
+token.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from kigen.language.errors import CqlError, CqlErrors, near
+from kigen.language.source import Source, Span, span_of
+from kigen.plan.binder.expressions.allowed_functions import ALLOWED, OPERATORS
+from kigen.plan.binder.expressions.duckdb_types import Bound, DuckError, Types, describe, functions, kigen_type
+from kigen.plan.binder.expressions.terms import Place, Ref, Sql, Term
+from kigen.plan.binder.scope import Scope
+from kigen.plan.logical import Expr
+from kigen.plan.types import Type
+
+AGGREGATES: tuple[type[exp.Expr], ...] = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
+_WORDS = {
+    **dict.fromkeys(("INTEGER_LITERAL", "INT64", "INT32"), "BIGINT"),
+    **dict.fromkeys(("STRING_LITERAL", "VARCHAR"), "STRING"),
+    "BOOL": "BOOLEAN",
+}
+_FIVE = ("count", "sum", "avg", "min", "max")
+_SET_RETURNING = {"unnest", "explode", "columns", "generate_subscripts", "regexp_split_to_table"}
+_CLOCKS = {
+    "now",
+    "today",
+    "transaction_timestamp",
+    "current_timestamp",
+    "current_date",
+    "current_time",
+    "localtime",
+    "localtimestamp",
+    "current_localtimestamp",
+    "current_localtime",
+}
+
+
+def place_of(source: Source, node: exp.Expr) -> Span:
+    """Where a node is, or as near as is known."""
+    found = span_of(node)
+    if found is not None:
+        return found
+    inner = [s for s in (span_of(n) for n in node.walk()) if s is not None]
+    if inner:
+        return min(s[0] for s in inner), max(s[1] for s in inner)
+    around = span_of(node.parent) if isinstance(node.parent, AGGREGATES) else None
+    if around is not None:  # NULL, TRUE ...: a word the parser keeps no place of, alone between the parentheses
+        tokens = source.tokens_in(around)
+        return tokens[2].start, tokens[-2].end + 1
+    return 0, 1
+
+
+def resolve(
+    scope: Scope, node: exp.Expr, aliases: Mapping[str, Term] | None = None, since: int = 0, clause: str = "SELECT"
+) -> Term:
+    """Names to positions. `aliases` are select items that may be used by name where no column has it."""
+    check_scalar(scope.source, node, clause)
+    refs: list[Ref] = []
+    errors: list[CqlError] = []
+    for column in node.find_all(exp.Column):
+        try:
+            refs.append(_ref(scope, column, aliases or {}, since))
+        except CqlError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0] if len(errors) == 1 else CqlErrors(errors)
+    if isinstance(node, exp.Column) and isinstance(refs[0].target, Term):
+        return refs[0].target  # an alias alone is what it stands for, so that plans do not depend on it
+    return Term(scope.source, place_of(scope.source, node), tuple(sorted(refs, key=lambda r: r.span)))
+
+
+def _ref(scope: Scope, column: exp.Column, aliases: Mapping[str, Term], since: int) -> Ref:
+    span = place_of(scope.source, column)
+    position = scope.find(column, since)
+    if position is not None:
+        return Ref(span, position)
+    if not column.args.get("table") and column.name.lower() in aliases:
+        return Ref(span, aliases[column.name.lower()])
+    raise scope.unknown(column, tuple(aliases))
+
+
+def check_scalar(source: Source, node: exp.Expr, clause: str, aggregates: bool = False) -> None:
+    """Raise for whatever is not a deterministic scalar expression (aggregates excepted if allowed)."""
+    for part in node.walk():
+        if isinstance(part, exp.Query | exp.Exists):
+            raise source.error(
+                place_of(source, part),
+                "a sub-query cannot be part of an expression",
+                "put the sub-query in FROM and join with it",
+            )
+        if isinstance(part, exp.Window):
+            raise source.error(
+                place_of(source, part),
+                "OVER is not part of CQL",
+                "use a window on the stream, as in s [ROWS n], and GROUP BY",
+            )
+        if isinstance(part, exp.Filter):
+            raise source.error(
+                place_of(source, part), "FILTER is not part of CQL", "write COUNT(CASE WHEN condition THEN 1 END)"
+            )
+        if isinstance(part, exp.Star) and not isinstance(part.parent, exp.Count):
+            raise source.error(place_of(source, part), "* cannot be part of an expression", "name the columns")
+        if isinstance(part, exp.Placeholder | exp.Parameter):
+            raise source.error(place_of(source, part), "parameters are not part of CQL", "write the value")
+        if isinstance(part, AGGREGATES) and not aggregates:
+            hints = {"WHERE": "write the condition in HAVING", "SHED": "write an expression over the stream's columns"}
+            hint = hints.get(clause, "compute it in a sub-query in FROM")
+            raise source.error(place_of(source, part), f"an aggregate cannot be in {clause}", hint)
+    _check_functions(source, place_of(source, node))
+
+
+def _check_functions(source: Source, span: Span) -> None:
+    known = functions()
+    tokens = source.tokens_in(span)
+    for token, after in zip(tokens, [*tokens[1:], None], strict=True):
+        name, place = token.text.lower(), (token.start, token.end + 1)
+        if token.token_type in (TokenType.STRING, TokenType.NUMBER):
+            continue
+        if name in _SET_RETURNING and after is not None and after.token_type == TokenType.L_PAREN:
+            raise source.error(place, f"{name} gives several rows and cannot be part of an expression", "leave it out")
+        called = after is not None and after.token_type == TokenType.L_PAREN
+        kinds = known.get(name, frozenset()) if called else frozenset()
+        if "volatile" in kinds or (name in _CLOCKS and token.token_type not in (TokenType.VAR, TokenType.IDENTIFIER)):
+            hint = "use the stream's timestamp column" if name in _CLOCKS else "use a column of the stream"
+            raise source.error(place, f"{name} gives another value each time and cannot be in a continuous query", hint)
+        if "aggregate" in kinds and name not in _FIVE and not kinds & {"scalar", "macro"}:
+            raise source.error(place, f"{name} is not an aggregate of CQL", "write COUNT, SUM, AVG, MIN or MAX")
+
+
+def typed(term: Term, types: Types, place: Place = lambda position: position) -> Expr:
+    """The expression over columns of these types, cast to one of the five types."""
+    sql = term.sql(place)
+    if len(sql.pieces) == 1 and isinstance(term.refs[0].target if term.refs else None, int):
+        column = int(sql.text[1:])
+        return Expr(sql.text, types[column], term.text, column)
+    bound = _bind(term, sql, types)
+    kind, cast = kigen_type(bound.type)
+    if kind is None:
+        wanted = "BIGINT or STRING" if bound.type == "INTERVAL" else "BOOLEAN, BIGINT, DOUBLE, STRING or TIMESTAMP"
+        raise term.source.error(
+            term.span,
+            f"the result is of type {bound.type}, which no column can have",
+            f"write CAST(... AS ...) to {wanted}",
+        )
+    return Expr(f"CAST({sql.text} AS {kind.duckdb})" if cast else sql.text, kind, term.text)
+
+
+def predicate(term: Term, types: Types, clause: str, place: Place = lambda position: position) -> Expr:
+    """A condition: BOOLEAN, or a number taken as one, as DuckDB does."""
+    expr = typed(term, types, place)
+    if expr.type in (Type.STRING, Type.TIMESTAMP):
+        raise term.source.error(
+            term.span, f"{clause} needs a condition, got {expr.type}", "write a comparison, as in x > 3"
+        )
+    if expr.type is Type.BOOLEAN:
+        return expr
+    return Expr(f"CAST({expr.sql} AS BOOLEAN)", Type.BOOLEAN, expr.text)
+
+
+def _bind(term: Term, sql: Sql, types: Types) -> Bound:
+    try:
+        return describe(sql.text, types)
+    except DuckError as error:
+        span = term.span
+        if error.start is not None:
+            span = sql.source_span(error.start, error.length) or span
+        raise _readable(term.source, span, error) from error
+
+
+def _readable(source: Source, span: Span, error: DuckError) -> CqlError:
+    if error.hint is not None:
+        return source.error(span, error.message, error.hint)
+    first, _, rest = error.message.partition("\n")
+    call = re.search(r"argument types '(.*?)'", first)
+    if call:
+        takes = [line.strip().replace(", /", "") for line in rest.splitlines() if "->" in line]
+        some = "; ".join(dict.fromkeys(_ours(t) for t in takes[:3]))
+        name = call[1].split("(", 1)[0]
+        hint = (
+            "convert with CAST(... AS ...)"
+            if not name.isidentifier() or not some
+            else f"there is {some}; convert with CAST(... AS ...)"
+        )
+        return source.error(span, f"{_ours(call[1])} does not exist: wrong types or number of arguments", hint)
+    missing = re.search(r"Function with name (\S+) does not exist", first)
+    if missing:
+        best = near(missing[1], sorted(ALLOWED - OPERATORS))
+        return source.error(
+            span,
+            f"unknown function {missing[1]}",
+            f"did you mean {best}?" if best else "see the language reference for functions",
+        )
+    compare = re.search(r"[Cc]ompare values of type (.+?) and (?:values of )?type (.+?) ", first)
+    if compare:
+        return source.error(
+            span,
+            f"cannot compare {_ours(compare[1])} with {_ours(compare[2])}",
+            "convert one side with CAST(... AS ...)",
+        )
+    kind = re.search(r"Type with name (\S+) does not exist", first)
+    if kind:
+        return source.error(span, f"unknown type {kind[1]}", "write BOOLEAN, BIGINT, DOUBLE, STRING or TIMESTAMP")
+    column = re.search(r'Referenced column "(.+?)" not found', first)
+    if column:
+        return source.error(
+            span, f"{column[1]} is a keyword here, not a column", f'write "{column[1]}" in double quotes'
+        )
+    constant = re.search(r"Could not convert string '(.*)' to (\w+)", first)
+    if constant:
+        wanted = _ours(constant[2])
+        return source.error(span, f"'{constant[1]}' is not a {wanted}", f"write a {wanted}, or compare with a STRING")
+    if "field format" in first:
+        return source.error(span, first.split(", expected")[0], "write a time such as TIMESTAMP '2024-01-01 00:00:00'")
+    return source.error(span, _ours(first), "see the language reference for expressions")
+
+
+def _ours(text: str) -> str:
+    """DuckDB's words for types in CQL's."""
+    for theirs, ours in _WORDS.items():
+        text = re.sub(rf"\b{theirs}\b", ours, text)
+    return text

@@ -1,0 +1,1 @@
+"""Binds FROM: its inputs, the join tree, the order of joins."""

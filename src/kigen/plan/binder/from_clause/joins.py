@@ -1,0 +1,200 @@
+"""The join tree of a FROM: left-deep, conditions as low as they may go, no cross product where another order avoids it.
+
+Invariant: the rows are those of the cross product of all inputs filtered by all conjuncts. Conditions are evaluated in
+this order:
+
+1. Conditions of one input that cannot raise (kigen.plan.expressions.raising) are tested first, below all joins,
+wherever they were written. So they
+   guard all that follows on that input.
+2. Conditions of one input that might raise are tested next, in a filter of their own above the first, in the order
+written. Exception: if
+   a condition other than a key reads that input together with another, it may be a guard, and 4 applies.
+3. An equality between two sides that read different inputs is a join key, even if it might raise: its sides are
+computed below the join,
+   on the rows that 1 and 2 leave. An equality whose sides have types that do not meet is no key.
+4. Other conditions of several inputs are tested by the first join that has them all if they cannot raise; else last,
+above all joins, in
+   the order written, on exactly the rows that survive everything else.
+
+So a join guards nothing that 2 or 3 evaluate below it. DuckDB plans likewise, but may keep rows away at run time, by
+the range of the other side's keys: there it can answer where we raise (docs/decisions/017).
+
+A condition of one column that cannot raise also holds for the columns that a key makes equal to it, and is tested
+there, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kigen.language.errors import CqlError
+from kigen.plan.binder.expressions.binding import predicate, typed
+from kigen.plan.binder.expressions.terms import Term
+from kigen.plan.binder.from_clause.inputs import Conjunct
+from kigen.plan.binder.from_clause.join_order import Link, join_order
+from kigen.plan.binder.scope import Scope
+from kigen.plan.estimates import Rates, rows_alive
+from kigen.plan.expressions.columns import all_of, shown
+from kigen.plan.join_building import common, join_of
+from kigen.plan.logical import Expr, Filter, Join, Node
+from kigen.plan.types import Type
+
+
+@dataclass
+class Base:
+    """A node, and where each position of the scope is among its columns."""
+
+    node: Node
+    places: dict[int, int]
+
+    def place(self, position: int) -> int:
+        return self.places[position]
+
+    @property
+    def types(self) -> tuple[Type, ...]:
+        return tuple(c.type for c in self.node.schema)
+
+
+def join_inputs(scope: Scope, found: list[Conjunct], rates: Rates) -> Base:
+    """`rates`: tuples per second of the streams that declare it."""
+    return _Planner(scope, found, rates).plan()
+
+
+def filtered(base: Base, terms: list[tuple[Term, str]]) -> Base:
+    """Rows for which every term is true."""
+    exprs = [predicate(term, base.types, clause, base.place) for term, clause in terms]
+    return Base(Filter(base.node, all_of(exprs)), base.places) if exprs else base
+
+
+class _Planner:
+    def __init__(self, scope: Scope, found: list[Conjunct], rates: Rates) -> None:
+        self.scope, self.rates, self.found = scope, rates, found
+        self.keys = [c for c in found if self._is_key(c)]
+        others = [c for c in found if c not in self.keys]
+        self.several = [c for c in others if len(self.inputs_of(c.positions())) > 1]
+        self.own = [c for c in others if c not in self.several and self._may_go_first(c)]
+        self.last = [c for c in others if c not in self.own and not (c.safe and c in self.several)]
+
+    def inputs_of(self, positions: frozenset[int]) -> frozenset[int]:
+        return frozenset(self.scope.input_of(p) for p in positions)
+
+    def plan(self) -> Base:
+        leaves = [self._leaf(k) for k in range(len(self.scope.inputs))]
+        first, *rest = join_order([rows_alive(leaf.node, self.rates) for leaf in leaves], self._link)
+        joined, current = frozenset({first}), leaves[first]
+        for k in rest:
+            current = self._join(current, joined, leaves[k], k)
+            joined |= {k}
+        return filtered(current, [(c.term, c.clause) for c in self.found if c in self.last and c.term is not None])
+
+    # --- keys -----------------------------------------------------------------------------------------------------
+
+    def _is_key(self, conjunct: Conjunct) -> bool:
+        """Whether it is an equality of different inputs whose sides have types that meet."""
+        if conjunct.sides is None:
+            return False
+        one, other = (self.inputs_of(side.positions()) for side in conjunct.sides)
+        if not one or not other or one & other or min(len(one), len(other)) > 1:
+            return False
+        try:
+            return (
+                common(typed(conjunct.sides[0], self.scope.types), typed(conjunct.sides[1], self.scope.types))
+                is not None
+            )
+        except CqlError:
+            return False  # of a type that no column can have, such as INTERVAL
+
+    def _key_sides(self, conjunct: Conjunct, joined: frozenset[int], k: int) -> tuple[Term, Term] | None:
+        """The sides of an equality between what is joined and input `k`, in that order."""
+        assert conjunct.sides is not None
+        for one, other in (conjunct.sides, conjunct.sides[::-1]):
+            if self.inputs_of(one.positions()) <= joined and self.inputs_of(other.positions()) == {k}:
+                return one, other
+        return None
+
+    def _link(self, joined: frozenset[int], k: int) -> Link:
+        if any(self._key_sides(c, joined, k) for c in self.keys):
+            return Link.EQUAL
+        return Link.ORDERED if any(c.safe and self._tested_with(c, joined, k) for c in self.several) else Link.CROSS
+
+    def _tested_with(self, conjunct: Conjunct, joined: frozenset[int], k: int) -> bool:
+        """Whether input `k` is the last that the condition waits for."""
+        inputs = self.inputs_of(conjunct.positions())
+        return k in inputs and inputs <= joined | {k}
+
+    # --- one input ------------------------------------------------------------------------------------------------
+
+    def _may_go_first(self, conjunct: Conjunct) -> bool:
+        """Whether a condition of one input, or of none, is tested below the joins."""
+        mine = self.inputs_of(conjunct.positions())
+        return conjunct.safe or (bool(mine) and not any(mine <= self.inputs_of(c.positions()) for c in self.several))
+
+    def _leaf(self, k: int) -> Base:
+        entry = self.scope.inputs[k]
+        base = Base(entry.relation.node, {entry.offset + i: i for i in range(len(entry.relation.names))})
+        own = [c for c in self.own if (self.inputs_of(c.positions()) or {0}) == {k}]
+        safe = [predicate(c.term, base.types, c.clause, base.place) for c in own if c.safe and c.term]
+        safe = list(dict.fromkeys([*safe, *self._implied(k, base)]))
+        if safe:
+            base = Base(Filter(base.node, all_of(safe)), base.places)
+        return filtered(base, [(c.term, c.clause) for c in own if not c.safe and c.term])
+
+    def _implied(self, k: int, base: Base) -> list[Expr]:
+        """What conditions of other inputs demand of this one, through keys."""
+        found: list[Expr] = []
+        for conjunct in self.own:
+            positions = conjunct.positions()
+            if len(positions) != 1 or not conjunct.safe or conjunct.term is None or self.inputs_of(positions) == {k}:
+                continue
+            for equal in self._equal_to(*positions):
+                if self.scope.input_of(equal) == k:
+                    expr = predicate(
+                        conjunct.term,
+                        base.types,
+                        conjunct.clause,
+                        dict.fromkeys(positions, base.place(equal)).__getitem__,
+                    )
+                    found.append(replace(expr, text=shown(expr.sql, base.node.schema)))
+        return found
+
+    def _equal_to(self, position: int) -> list[int]:
+        """The columns that keys make equal to one, up to the last bit: of one type, and no DOUBLE (0.0 equals -0.0)."""
+        types = self.scope.types
+        found, added = {position}, True
+        while added and types[position] is not Type.DOUBLE:
+            pairs = [{column_of(side) for side in c.sides} for c in self.keys if c.sides is not None]
+            more = {p for pair in pairs if pair & found for p in pair if p is not None and types[p] is types[position]}
+            added = not more <= found
+            found |= more
+        return sorted(found - {position})
+
+    # --- joins ----------------------------------------------------------------------------------------------------
+
+    def _join(self, left: Base, joined: frozenset[int], right: Base, k: int) -> Base:
+        keys: list[tuple[Expr, Expr]] = []
+        for conjunct in self.keys:
+            sides = self._key_sides(conjunct, joined, k)
+            if sides is not None:
+                pair = common(typed(sides[0], left.types, left.place), typed(sides[1], right.types, right.place))
+                assert pair is not None, "it was found to be a key"
+                keys.append(pair)
+        width = len(left.node.schema)
+        both = Base(Join(left.node, right.node), left.places | {p: width + c for p, c in right.places.items()})
+        no_keys = [
+            c for c in self.keys if self._key_sides(c, joined, k) is None
+        ]  # an equality of three inputs, in another order
+        here = [c for c in self.found if (c in self.several or c in no_keys) and self._tested_with(c, joined, k)]
+        self.last += [c for c in here if c in no_keys and not c.safe]
+        here = [c for c in here if c.safe]
+        node = join_of(
+            left.node, right.node, keys, [predicate(c.term, both.types, c.clause, both.place) for c in here if c.term]
+        )
+        shift = len(node.left.schema)
+        place = self.scope.inputs[k or max(joined)].place
+        return Base(replace(node, place=place), left.places | {p: shift + c for p, c in right.places.items()})
+
+
+def column_of(term: Term) -> int | None:
+    """The position, if the term is just a column."""
+    target = term.refs[0].target if term.refs else None
+    return target if isinstance(target, int) and len(term.sql().pieces) == 1 else None

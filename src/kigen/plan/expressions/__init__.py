@@ -1,0 +1,1 @@
+"""Reads expressions of a bound plan: columns, conditions, what may raise."""

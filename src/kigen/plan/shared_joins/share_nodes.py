@@ -1,0 +1,73 @@
+"""Plan nodes of a join that several queries share: `SharedJoin` matches once, `JoinShare` is what one of the windows
+holds of it.
+
+Queries differ in the pair (left window, right window). A pair of tuples is in a window if neither tuple was older than
+its window when the younger one came; a share gives exactly those, each alive as long as both tuples are in that window.
+Invariant: `join` is over the widest left and the widest right window, so every pair of every share is a match of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from kigen.plan.logical import Join, Node, Window
+from kigen.plan.types import Column, Schema
+
+Sizes = tuple[int, int]  # of the left and the right window: microseconds (RANGE) or rows (ROWS)
+
+
+def window_below(side: Node) -> Window:
+    """The window at the foot of a side of a shared join: nothing but filters and projections stand on it."""
+    while not isinstance(side, Window):
+        (side,) = side.children
+    return side
+
+
+def reach(sizes: Sizes) -> int:
+    """The larger of both windows: how far back a match can lie."""
+    return max(sizes)
+
+
+@dataclass(frozen=True)
+class SharedJoin(Node):
+    """Its inputs are the two streams: windows, filters and projections between them and the join are the join's own.
+    `windows` are all different, in the order of their reach."""
+
+    join: Join
+    windows: tuple[Sizes, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return self.join.schema
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (window_below(self.join.left).child, window_below(self.join.right).child)
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether each window holds all that those before it hold; so it is wherever both windows of each query are
+        equal."""
+        return all(a[0] <= b[0] and a[1] <= b[1] for a, b in pairwise(self.windows))
+
+    @property
+    def reaches(self) -> tuple[int, ...]:
+        return tuple(sorted({reach(sizes) for sizes in self.windows}))
+
+
+@dataclass(frozen=True)
+class JoinShare(Node):
+    """The matches that the windows `sizes` hold, with the lifetimes they give them."""
+
+    child: SharedJoin
+    sizes: Sizes
+    names: tuple[str, ...] = field(compare=False)  # of the columns, as the query's own join had them
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.child,)
+
+    @property
+    def schema(self) -> Schema:
+        return tuple(Column(name, column.type) for name, column in zip(self.names, self.child.schema, strict=True))

@@ -1,0 +1,161 @@
+"""What a restart finds in the segments of a queue: states and blocks in the order of writing; a torn tail is cut.
+
+Only the last segment can be torn, and only at its end, so only there payloads are read and checked; of the others the
+heads suffice. A kill tears the last unit. A power cut may leave any part of what was written since the last sync: a
+damaged record, and whole ones behind it that say (by their count of syncs) that no sync came between. Other damage that
+is followed by whole records is an error, unless `repair` accepts the loss of all after it. Should a cut ever be wrong,
+the numbers of producers and readers do not fit any more, and they say so. Cost: one small read a block, plus the bytes
+of the last segment.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kigen.durable import remove
+from kigen.queue.errors import CorruptLog
+from kigen.queue.record import MAGIC, SIZE, STATE, Record, padding, syncs_of, unpack
+from kigen.queue.segment import Segment
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record in a segment: a state, or a block and where its payload stands."""
+
+    record: Record
+    segment: Segment
+    position: int
+    state: dict[str, Any] | None = None
+
+
+@dataclass
+class Recovered:
+    records: list[Found] = field(default_factory=list)  # of all segments, in the order of writing
+    segments: list[Segment] = field(default_factory=list)
+    cut_bytes: int = 0  # torn off the tail
+
+
+def recover(folder: Path, repair: bool = False) -> Recovered:
+    found = Recovered()
+    paths = _without_gaps(Segment.existing(folder))
+    for place, (number, path) in enumerate(paths):
+        segment = Segment(path, number)
+        last = place == len(paths) - 1
+        good, syncs = _walk(segment, found, last)
+        segment.syncs = syncs
+        whole = good == segment.size
+        if not whole:
+            _may_cut(segment, good, last, repair, syncs)
+            found.cut_bytes += segment.size - good
+            segment.cut(good)
+        if good:
+            found.segments.append(segment)
+        else:
+            segment.delete()
+        if not whole and not last:  # repair: nothing behind the damage can be trusted to follow it
+            for _, later in paths[place + 1 :]:
+                found.cut_bytes += later.stat().st_size
+                remove(later)
+            break
+    if found.cut_bytes:
+        _log.warning("%s: cut %d bytes of an unfinished write", folder, found.cut_bytes)
+    return found
+
+
+def _without_gaps(paths: list[tuple[int, Path]]) -> list[tuple[int, Path]]:
+    """Segments are removed from the front, once nobody needs them: those before a missing one were to go, too; a power
+    cut kept them."""
+    for place in range(len(paths) - 1, 0, -1):
+        if paths[place][0] != paths[place - 1][0] + 1:
+            for _, old in paths[:place]:
+                remove(old)
+            return paths[place:]
+    return paths
+
+
+def _walk(segment: Segment, found: Recovered, check_payloads: bool) -> tuple[int, int]:
+    """Takes over the whole units of a segment; gives the position behind the last of them, and its count of syncs."""
+    good = syncs = 0
+    unit: list[Found] = []
+    for record, position in _records(segment, check_payloads):
+        state = json.loads(segment.read(position, record.length)) if record.kind == STATE else None
+        unit.append(Found(record, segment, position, state))
+        if record.more:
+            continue
+        found.records += unit
+        segment.end = max([segment.end, *(f.record.end for f in unit if f.state is None)])
+        good = position + record.length + padding(record.length)
+        syncs = syncs_of(segment.read(position - SIZE, SIZE))
+        unit = []
+    return good, syncs
+
+
+def _records(segment: Segment, check_payloads: bool) -> Iterator[tuple[Record, int]]:
+    at = 0
+    while at < segment.size:
+        record = unpack(segment.read(at, SIZE))
+        if record is None or at + record.padded > segment.size:
+            return
+        if (check_payloads or record.kind == STATE) and not _whole(segment, record, at + SIZE):
+            return
+        yield record, at + SIZE
+        at += record.padded
+
+
+def _whole(segment: Segment, record: Record, position: int) -> bool:
+    try:
+        segment.payload(position, record.length, record.crc)
+    except CorruptLog:
+        return False
+    return True
+
+
+def _may_cut(segment: Segment, good: int, last: bool, repair: bool, syncs: int) -> None:
+    """Raises unless the damage is what a kill or a power cut leaves behind, or is to be accepted. `syncs`: of the last
+    whole unit."""
+    if repair or (last and not _whole_record_after(segment, good, syncs)):
+        return
+    offset = max(segment.end, 0)
+    raise CorruptLog(
+        f"{segment.path}: damaged at byte {good}, with whole records behind it: no kill does that, and what lies "
+        "behind a sync outlives a "
+        f"power cut. Tuples from offset {offset} cannot be read. Restore the file, or open the queue with "
+        "repair=True and lose them",
+        {"file": str(segment.path), "position": good, "offset": offset},
+    )
+
+
+def _whole_record_after(segment: Segment, good: int, syncs: int) -> bool:
+    """Whether a finished unit stands behind `good`. An unfinished one may hold whole records, but not its last.
+
+    In a queue that syncs, only one counts that was written after another sync than the first one behind `good` could
+    have been: a unit is written, then synced, so records of up to one sync after the last whole one (`syncs`) may be
+    all that a power cut left of a tail."""
+    tail = segment.read(good, segment.size - good)
+    first = unpack(tail[:SIZE])
+    unit_open = (
+        first is not None and first.more and good + first.padded <= segment.size and _whole(segment, first, good + SIZE)
+    )
+    at = tail.find(MAGIC, 1)
+    while at >= 0:
+        record = unpack(tail[at : at + SIZE])
+        counts = record is not None and good + at + record.padded <= segment.size and not (unit_open and record.more)
+        if record is not None and counts and _whole(segment, record, good + at + SIZE):
+            written = syncs_of(tail[at : at + SIZE])
+            if not written or not _unsynced(syncs, written):
+                return True
+        at = tail.find(MAGIC, at + 1)
+    return False
+
+
+def _unsynced(before: int, written: int) -> bool:
+    """Whether no sync need have come between what stood right behind a record of `before` syncs and one of
+    `written`."""
+    return written in (before, before % 255 + 1)

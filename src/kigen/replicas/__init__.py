@@ -1,0 +1,1 @@
+"""Decides which replica leads, which one a reader follows and what may be acknowledged. Pure."""

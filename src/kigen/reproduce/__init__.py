@@ -1,6 +1,0 @@
-"""The papers' figures, made again: ours beside what was published."""
-
-from kigen.reproduce.figure import Figure, Request, Table, Told
-from kigen.reproduce.registry import FIGURES, make_figure, write_figure
-
-__all__ = ["FIGURES", "Figure", "Request", "Table", "Told", "make_figure", "write_figure"]

@@ -1,0 +1,1 @@
+"""The RealStream policies TAAT, BTS and ATS, part by part."""

@@ -1,0 +1,83 @@
+"""Basic Batch Manager: tuples of one query whose arrivals lie in the same slot of length phi form a basic batch; they
+share a deadline.
+
+A basic batch is stamped by its oldest tuple. Queues are in the order of arrival, which is the order of deadlines too,
+since a query's deadline does not change: the head of a queue is its most urgent batch. Cost: O(1) an arrival, O(1) a
+batch taken.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+
+class BasicBatch(NamedTuple):
+    slot: float
+    tuples: int
+    deadline_us: float  # of its oldest tuple, absolute
+
+
+class BasicBatchManager:
+    def __init__(self, tasks: int, phi_us: float) -> None:
+        """`phi_us` 0: every arrival is a basic batch of its own (task at a time)."""
+        if phi_us < 0:
+            raise ValueError(
+                f"phi_us must be 0 or more, got {phi_us}: write the length of a slot in microseconds, such as 100000"
+            )
+        self.phi_us = phi_us
+        self._queues: list[deque[BasicBatch]] = [deque() for _ in range(tasks)]
+        self._pending = [0] * tasks
+
+    def add(self, task: int, count: int, arrival_us: float, deadline_us: float) -> bool:
+        """Whether the queue has a new head."""
+        queue = self._queues[task]
+        self._pending[task] += count
+        phi = self.phi_us
+        if not phi:
+            was_empty = not queue
+            queue.extend([BasicBatch(arrival_us, 1, deadline_us)] * count)
+            return was_empty
+        slot = arrival_us // phi
+        if queue:
+            tail = queue[-1]
+            if tail.slot == slot:
+                queue[-1] = BasicBatch(slot, tail.tuples + count, tail.deadline_us)
+            else:
+                queue.append(BasicBatch(slot, count, deadline_us))
+            return False
+        queue.append(BasicBatch(slot, count, deadline_us))
+        return True
+
+    def head_deadline_us(self, task: int) -> float | None:
+        queue = self._queues[task]
+        return queue[0].deadline_us if queue else None
+
+    def take(self, task: int, batches: int) -> list[BasicBatch]:
+        """The oldest `batches` basic batches, or as many as there are."""
+        queue = self._queues[task]
+        taken = [queue.popleft() for _ in range(min(batches, len(queue)))]
+        self._pending[task] -= sum(batch.tuples for batch in taken)
+        return taken
+
+    def put_back(self, task: int, batches: list[BasicBatch]) -> None:
+        """Batches that were taken, to the head of the queue again."""
+        self._queues[task].extendleft(reversed(batches))
+        self._pending[task] += sum(batch.tuples for batch in batches)
+
+    def evict(self, task: int, count: int) -> None:
+        """The oldest tuples go, whatever batches they are in."""
+        queue = self._queues[task]
+        self._pending[task] -= count
+        while count:
+            head = queue.popleft()
+            if head.tuples > count:
+                queue.appendleft(head._replace(tuples=head.tuples - count))
+            count -= min(count, head.tuples)
+
+    def pending(self, task: int) -> int:
+        return self._pending[task]
+
+    def waiting(self, task: int) -> int:
+        """Basic batches, not tuples."""
+        return len(self._queues[task])

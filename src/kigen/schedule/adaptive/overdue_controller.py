@@ -1,0 +1,59 @@
+"""Overdue Controller: lets go of what is worthless already, and, with statistics, of what will be (the "1" of BTS1 and
+ATS1).
+
+Only tasks that are FIRM lose anything. What goes are always the oldest. Cost: one step a basic batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kigen.schedule.adaptive.basic_batch_manager import BasicBatch
+from kigen.schedule.adaptive.exec_cost import survivors
+from kigen.schedule.cost_model import CostModel
+from kigen.schedule.interface import ScheduledTask
+
+
+class OverdueController:
+    def __init__(self, tasks: Sequence[ScheduledTask], costs: CostModel | None = None) -> None:
+        """With `costs`, S(Q) is applied too."""
+        self._firm = [task.firm and task.deadline_us is not None for task in tasks]
+        self._costs = costs
+
+    def split(self, task: int, batches: list[BasicBatch], now_us: float) -> tuple[int, int]:
+        """How many of the oldest tuples of these batches go, and how many stay."""
+        total = 0
+        for batch in batches:
+            total += batch.tuples
+        if not self._firm[task]:
+            return 0, total
+        expired = 0
+        first = 0
+        for batch in batches:
+            if batch.deadline_us >= now_us:
+                break
+            expired += batch.tuples
+            first += 1
+        if self._costs is None or first == len(batches):
+            return expired, total - expired
+        kept = self._hopeful(task, batches[first:], now_us)
+        return total - kept, kept
+
+    def _hopeful(self, task: int, batches: list[BasicBatch], now_us: float) -> int:
+        """S(Q): of the batches that are not late yet, what can be finished by the deadline of the oldest that stays.
+
+        The results of a scheduling batch come together, so its oldest batch must allow for all of it: as long as that
+        one cannot wait for the rest, it is the one to go."""
+        assert self._costs is not None
+        cost_us, fixed_us = self._costs.costs_us[task], self._costs.fixed_us
+        kept = 0
+        for batch in batches:
+            kept += batch.tuples
+        for index, batch in enumerate(batches):
+            possible = survivors(cost_us, fixed_us, batch.deadline_us, now_us)
+            if kept <= possible:
+                break
+            if index == len(batches) - 1:
+                return min(kept, possible)
+            kept -= batch.tuples
+        return kept

@@ -1,0 +1,1 @@
+"""Policies that fill one batch from many queries: pack, all, fifo, edf."""

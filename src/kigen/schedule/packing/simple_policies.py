@@ -1,0 +1,47 @@
+"""The simple policies over whole micro-batches: `all`, `fifo` and `edf`. They share the fixed cost, as `pack` does, and
+lack its care.
+
+- `all`: everything that waits, as plain Spark does.
+- `fifo`: oldest arrivals first, in micro-batches of at most the same predicted length as those of `pack`.
+- `edf`: earliest deadlines first, as long as the earliest of them still holds; in overload its batches shrink and the
+  fixed cost eats all.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kigen.schedule.interface import Decision
+from kigen.schedule.packing.calendar_policy import CalendarPolicy
+from kigen.schedule.packing.deadline_calendar import work_by_row
+
+
+class AdmitAll(CalendarPolicy):
+    by_arrival = True
+
+    def next(self, now_us: float) -> Decision:
+        return self._decide(self._calendar.take_all(), [])
+
+
+class FifoPacking(CalendarPolicy):
+    by_arrival = True
+
+    def next(self, now_us: float) -> Decision:
+        waiting = self._calendar.view()
+        if not len(waiting):
+            return Decision()
+        tuple_us = self.costs.costs_us.copy()
+        budget_us = max(self.shortest_us / 2 - self.costs.fixed_us, self.costs.fixed_us)
+        return self._decide(self._take_in_order(work_by_row(waiting, tuple_us), tuple_us, budget_us), [])
+
+
+class EdfPacking(CalendarPolicy):
+    def next(self, now_us: float) -> Decision:
+        shed = self._shed(now_us)
+        waiting = self._calendar.view()
+        if not len(waiting):
+            return self._decide(np.zeros(len(self.tasks)), shed)
+        tuple_us = self.costs.costs_us.copy()
+        earliest_us = float(self._calendar.keys_us()[0])
+        budget_us = max(earliest_us - now_us - self.costs.fixed_us, 0.0)
+        return self._decide(self._take_in_order(work_by_row(waiting, tuple_us), tuple_us, budget_us), shed)

@@ -1,0 +1,29 @@
+"""All policies of shared joins by name, and the one way to make them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kigen.plan.shared_joins.window_hull import WindowHull
+from kigen.schedule.slices.mandf import AdMandF, MandF
+from kigen.schedule.slices.orders import Fifo, Mqt
+from kigen.schedule.slices.salvage import Salvage
+from kigen.schedule.slices.slice_interface import SlicePolicy
+
+_MAKERS: dict[str, Callable[..., SlicePolicy]] = {
+    policy.name: policy for policy in (Mqt, Fifo, MandF, AdMandF, Salvage)
+}
+SLICE_POLICY_NAMES = tuple(_MAKERS)
+DEFAULT_SLICE_POLICY = Salvage.name
+
+
+class SlicePolicyError(ValueError):
+    """No such policy."""
+
+
+def make_slice_policy(name: str, hull: WindowHull, buffers: Sequence[int | None], **settings: float) -> SlicePolicy:
+    """The policy of that name over a join's windows and its streams' buffers; `settings` are its own (beta, ahead,
+    period_us)."""
+    if name not in _MAKERS:
+        raise SlicePolicyError(f"no policy '{name}' for shared joins: write one of {', '.join(_MAKERS)}")
+    return _MAKERS[name](hull, buffers, **settings)

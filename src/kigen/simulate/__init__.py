@@ -1,7 +1,0 @@
-"""Virtual time: the policies of `kigen.schedule` over the paper's workloads, millions of tuples in seconds."""
-
-from kigen.simulate.ideal import IDEAL, run_policy
-from kigen.simulate.virtual_time import Outcome, simulate
-from kigen.simulate.workload import Setting, Workload, draw
-
-__all__ = ["IDEAL", "Outcome", "Setting", "Workload", "draw", "run_policy", "simulate"]

@@ -1,0 +1,1 @@
+"""Decides, in the reader's process, what the next micro-batch contains."""

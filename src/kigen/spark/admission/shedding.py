@@ -1,0 +1,92 @@
+"""SHED ABOVE n PER SECOND BY expr: which tuples of a live stream stay. The reader, which counts, and the workers, which
+filter, agree.
+
+Time is cut into slots of `SLOT_US`. What a slot may keep follows from the arrivals of its second alone
+(kigen.schedule.LoadShedder); within it the most valuable stay. Invariant: whether a tuple stays depends on the stream
+alone, not on batches, tasks or restarts: so a replay is the same, and nothing of it need be recorded. Cost: the tuples
+of a slot are made and valued twice.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import numpy as np
+import pyarrow as pa
+
+from kigen.connectors import LiveSource
+from kigen.connectors.source_base import Times
+from kigen.lifetimes.expressions import evaluate
+from kigen.plan.logical import Shed, Stream
+from kigen.schedule.load_shedder import SECOND_US, LoadShedder, Mask
+
+SLOT_US = 100_000
+_KEPT_SLOTS = 64
+
+
+class Shedding:
+    def __init__(self, stream: Stream, source: LiveSource) -> None:
+        assert stream.shed is not None
+        self._stream, self._source, self._shed = stream, source, stream.shed
+        self._known: OrderedDict[int, tuple[int, Mask]] = (
+            OrderedDict()
+        )  # slot -> its first tuple, which of its tuples stay
+
+    def settled_us(self, now_us: int) -> int:
+        """Up to when it is decided what stays: the end of the last whole slot."""
+        return now_us // SLOT_US * SLOT_US
+
+    def stays(self, first: int, end: int) -> Mask:
+        """Of tuples first..end-1, all in slots that are over."""
+        if end <= first:
+            return np.zeros(0, bool)
+        arrivals = self._source.arrivals_us(first, end)
+        parts = []
+        for slot in np.unique(arrivals // SLOT_US).tolist():
+            start, mask = self._slot(int(slot))
+            parts.append(mask[max(0, first - start) : end - start])
+        return np.concatenate(parts)
+
+    def _slot(self, slot: int) -> tuple[int, Mask]:
+        if slot not in self._known:
+            self._known[slot] = self._decide(slot)
+            if len(self._known) > _KEPT_SLOTS:
+                self._known.popitem(last=False)
+        return self._known[slot]
+
+    def _decide(self, slot: int) -> tuple[int, Mask]:
+        begins_us = slot * SLOT_US
+        second_us = begins_us // SECOND_US * SECOND_US
+        count = self._source.arrived_by
+        shedder = LoadShedder(self._shed.above_per_second)
+        for earlier_us in range(second_us, begins_us, SLOT_US):
+            before = self._source.arrivals_us(count(earlier_us - 1), count(earlier_us + SLOT_US - 1))
+            shedder.keep(before, now_us=earlier_us + SLOT_US - 1)
+        first, end = count(begins_us - 1), count(begins_us + SLOT_US - 1)
+        arrivals = self._source.arrivals_us(first, end)
+        return first, shedder.keep(
+            arrivals, _values(self._shed, self._source, self._stream, first, end), begins_us + SLOT_US - 1
+        )
+
+
+def _values(
+    shed: Shed, source: LiveSource, stream: Stream, first: int, end: int
+) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
+    if shed.by is None:
+        return None
+    table = source.read(source.piece(stream.name, first, end, None, False)).table.drop_columns(["_ts"]).combine_chunks()
+    batches = table.to_batches()
+    if not batches:
+        return np.zeros(0)
+    values = evaluate(batches[0], table.num_rows, [shed.by])[0]
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.int64())
+    floats = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return np.asarray(floats, np.float64)
+
+
+def kept_arrivals(source: LiveSource, shedding: Shedding | None, first: int, end: int) -> tuple[Times, Times]:
+    """Of tuples first..end-1 those that stay: their numbers and arrivals."""
+    numbers, arrivals = np.arange(first, end, dtype=np.int64), source.arrivals_us(first, end)
+    stays = source.due(first, end) if shedding is None else shedding.stays(first, end)
+    return (numbers, arrivals) if stays is None else (numbers[stays], arrivals[stays])

@@ -1,0 +1,165 @@
+"""A policy over slices at work: the driver of kigen.schedule.slices in Spark's admission.
+
+A task whose slices run apart has a queue a slice, each with cursors of its own in the offset: the first reads the
+tuples, the others follow. The policy's units become how many tuples each slice takes of each stream. All slices of a
+task are in a batch together; those that got nothing stay where they are, or go with the time if nothing waits for them.
+`BUFFER n` bounds what waits for any slice: the oldest beyond it are gone for the slices that have not come to them,
+whole instants at a time, and dropped for the queries of those slices. Invariant: no slice is ahead of one before it, in
+any stream; the offset says where each stands. What is told here of a task of one slice is what any policy over tasks
+does with it. Cost: some microseconds a slot of arrivals and slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kigen.connectors import LiveSource
+from kigen.connectors.source_base import Times
+from kigen.plan.logical import App
+from kigen.plan.shared_joins.slices import JoinSlices
+from kigen.plan.tasks import Task
+from kigen.schedule import Completion, Settings
+from kigen.schedule.slices import SliceAdmission, SlicedTask
+from kigen.spark.admission.live_queues import Admit, Cursors, Taken, TaskQueue, queue_of
+from kigen.spark.admission.scheduling import Scheduling, scheduled
+
+FEED_US = 10_000  # arrivals go to the policy in slots of this length
+
+
+class SliceScheduling(Scheduling):
+    def __init__(
+        self,
+        app: App,
+        tasks: tuple[Task, ...],
+        sources: Mapping[str, LiveSource],
+        queues: dict[str, Cursors],
+        policy: tuple[str, Settings],
+        at_most: int,
+        slices: Mapping[str, JoinSlices],
+        costs: Path | None = None,
+        tick_us: int | None = None,
+    ) -> None:
+        """`slices` of the tasks whose slices run apart; of these, each slice counts as a task for the queues."""
+        self._slices = slices
+        self._whole = [task for task in tasks if task.name in queues]
+        each = [(number, place) for number, task in enumerate(self._whole) for place in range(self._count(task))]
+        self._where = each  # of each queue: the task's number, and which slice
+        mine = tuple(
+            replace(self._whole[number], name=queue_of(self._whole[number].name, place)) for number, place in each
+        )
+        super().__init__(app, mine, sources, queues, policy, at_most, costs, tick_us)
+        self._looked: set[str] = set()
+
+    def _count(self, task: Task) -> int:
+        return len(self._slices[task.name].queries) if task.name in self._slices else 1
+
+    def _start(self, app: App, name: str, settings: Settings, queues: dict[str, Cursors]) -> None:
+        self._streams = [list(queues[task.name]) for task in self._whole]
+        known = [
+            self._sliced(app, task, streams, settings) for task, streams in zip(self._whole, self._streams, strict=True)
+        ]
+        self.admission = SliceAdmission(name, known, settings)
+
+    def _sliced(self, app: App, task: Task, streams: list[str], settings: Settings) -> SlicedTask:
+        buffers = tuple(app.stream(stream).buffer if settings.may_drop else None for stream in streams)
+        if task.name not in self._slices:
+            return SlicedTask((scheduled(task),), buffers)
+        slices = self._slices[task.name]
+        queues = [
+            replace(task, name=queue_of(task.name, place), queries=tuple(q for q in task.queries if q.name in names))
+            for place, names in enumerate(slices.queries)
+        ]
+        return SlicedTask(tuple(map(scheduled, queues)), buffers, slices.hull)
+
+    @property
+    def _cost_model(self) -> Any:
+        return self.admission.costs
+
+    # --- events ----------------------------------------------------------------------------------------------------
+
+    def arrived(self, now_us: int, queues: dict[str, Cursors]) -> None:
+        new: dict[str, tuple[Times, Times]] = {}
+        for stream, arrivals in self._arrivals.items():
+            if arrivals.known > self._at_most and self._earliest(stream, queues) + self._at_most < arrivals.known:
+                continue  # enough waits
+            new[stream] = arrivals.look(now_us, self._at_most)
+        for number, task in enumerate(self._whole):
+            self._feed_task(number, task, new, queues)
+        self._looked |= {stream for stream, (numbers, _) in new.items() if len(numbers)}
+
+    def _feed_task(
+        self, number: int, task: Task, new: dict[str, tuple[Times, Times]], queues: dict[str, Cursors]
+    ) -> None:
+        """In slots, in the order of arrival over the task's streams; after a restart with the slices that have run."""
+        slices = self._count(task)
+        keys: list[Times] = []
+        for lane, stream in enumerate(self._streams[number]):
+            numbers, at_us = new.get(stream, (np.zeros(0, np.int64),) * 2)
+            if not len(numbers):
+                continue
+            levels = np.zeros(len(numbers), np.int64)
+            if stream not in self._looked:
+                cursors = [queues[queue_of(task.name, place)][stream]["index"] for place in range(slices)]
+                levels = sum((numbers < cursor for cursor in cursors), levels)
+            waits = levels < slices
+            slots = (at_us[waits] // FEED_US * len(self._streams[number]) + lane) * slices
+            keys.append(slots + slices - 1 - levels[waits])  # of a slot's tuples, the older have run more
+        found, counts = np.unique(np.concatenate(keys), return_counts=True) if keys else (np.zeros(0, np.int64),) * 2
+        rest, left = np.divmod(found, slices)
+        lanes = rest % max(1, len(self._streams[number]))
+        for lane, behind, count in zip(lanes.tolist(), left.tolist(), counts.tolist(), strict=True):
+            self.admission.arrived(number, lane, count, slices - 1 - behind)
+
+    def _deadline_us(self, index: int) -> float | None:
+        return self._tasks[index].deadline_us
+
+    def _learn(self, done: Completion) -> None:
+        self.admission.completed(done.elapsed_us)
+
+    def _evict(self, queues: dict[str, Cursors]) -> None:
+        for index, (number, place) in enumerate(self._where):
+            task = self._whole[number]
+            if place or not self._buffers[index]:
+                continue
+            last = index + self._count(task) - 1  # all that waits for any slice waits for the last
+            queue = TaskQueue(queues[self._tasks[last].name], self._arrivals)
+            for stream, room in self._buffers[index].items():
+                before = self._evicted[last].get(stream, 0)
+                beyond = min(queue.waiting(stream) - before - room, len(queue) - self._gone(last))
+                if beyond > 0:
+                    beyond = queue.whole_instants(stream, before, beyond)
+                    lost = self.admission.evicted(number, self._streams[number].index(stream), beyond)
+                    for slice_, count in enumerate(lost):
+                        gone = self._evicted[index + slice_]
+                        gone[stream] = gone.get(stream, 0) + count
+
+    # --- decisions -------------------------------------------------------------------------------------------------
+
+    def _decide(self, now_us: int) -> dict[int, Admit]:
+        units = self.admission.next(float(now_us))
+        grants: dict[int, Admit] = {}
+        for index, (number, place) in enumerate(self._where):
+            mine: dict[str, int] = {}
+            for unit in units.get(number, ()):
+                if unit.low <= place < unit.high:
+                    stream = self._streams[number][unit.stream]
+                    mine[stream] = mine.get(stream, 0) + unit.count
+            if mine:
+                grants[index] = mine
+        return grants
+
+    def _together(self, due: list[int]) -> list[int]:
+        tasks = {self._where[index][0] for index in due}
+        return [index for index, (number, _) in enumerate(self._where) if number in tasks]
+
+    def _told(self, taken: Taken, queue: TaskQueue) -> Taken:
+        return replace(taken, until_us=queue.until_us(self._lateness_us))
+
+    def report(self) -> dict[str, Any]:
+        waiting = {task.name: self.admission.pending(number) for number, task in enumerate(self._whole)}
+        return {**self.admission.report(), "waiting": waiting}

@@ -1,0 +1,28 @@
+"""The Python data source of a run, by which Spark finds the reader (kigen.spark.admission.reader).
+
+Spark unpickles this class in several processes before the first batch, most of which ask for its name and schema only:
+so the module imports next to nothing.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from pyspark.sql.types import StructType
+
+FORMAT_NAME = "kigen"
+SCHEMA = "task string, bucket int, seq long, payload string"
+
+
+class KigenSource(DataSource):  # type: ignore[misc]  # pyspark counts as untyped
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT_NAME
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: N802 - Spark's name
+        from kigen.spark.admission.reader import AdmissionReader
+        from kigen.spark.spec import RunSpec
+
+        return AdmissionReader(RunSpec.decode(self.options["spec"]))

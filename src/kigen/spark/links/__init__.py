@@ -1,0 +1,1 @@
+"""Streams that come from or go to other nodes, as source and sink."""

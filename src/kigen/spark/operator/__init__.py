@@ -1,0 +1,1 @@
+"""The stateful operator in Spark's Python workers."""

@@ -1,0 +1,116 @@
+"""What a step gives, on its way out of the worker: small results as a block in a row, large ones as files made ready
+for the outputs.
+
+A query's results are encoded by a thread of their own as the kernel gives them, so that the kernel goes on meanwhile.
+Invariant: the rows that `rows` gives name finished files only; what an abandoned step has left in the spool is deleted
+when a run starts.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
+
+import pyarrow as pa
+
+from kigen.connectors.encoding import Encoder, Encoding
+from kigen.spark.operator.result_rows import Spool
+
+Encoders = dict[
+    str, dict[str, Encoder | None]
+]  # query -> output -> what its files are made with; None: it takes tables only
+Given = tuple[str, str, bytes | None, str | None]  # query, kind, payload, note of a row
+
+
+def encode_encoders(encoders: Encoders) -> str:
+    return base64.b64encode(pickle.dumps(encoders)).decode()
+
+
+@lru_cache(maxsize=4)
+def decode_encoders(text: str) -> Encoders:
+    found: Encoders = pickle.loads(base64.b64decode(text))
+    return found
+
+
+class Outbox:
+    """`encoders` None: nobody has said what the outputs are, so that every result leaves as a block. Large is above
+    `inline_bytes`."""
+
+    def __init__(self, spool: Spool, encoders: Encoders | None, inline_bytes: int) -> None:
+        self._spool, self._encoders, self._inline_bytes = spool, encoders, inline_bytes
+        self._parcels: dict[str, _Parcel] = {}
+
+    def give(self, query: str, table: pa.Table) -> None:
+        if query not in self._parcels:
+            untold: dict[str, Encoder | None] = {"": None}
+            outputs = untold if self._encoders is None else self._encoders.get(query, {})
+            self._parcels[query] = _Parcel(self._spool, outputs, self._inline_bytes)
+        self._parcels[query].add(table)
+
+    def rows(self) -> Iterator[Given]:
+        """Everything is in: wait until all files are finished."""
+        for query, parcel in self._parcels.items():
+            yield query, *parcel.close()
+
+    def abandon(self) -> None:
+        for parcel in self._parcels.values():
+            parcel.abandon()
+
+
+class _Parcel:
+    """One query's results of one step."""
+
+    def __init__(self, spool: Spool, outputs: dict[str, Encoder | None], inline_bytes: int) -> None:
+        self._spool, self._outputs, self._inline_bytes = spool, outputs, inline_bytes
+        self._files = {output: spool.new_name() for output, encoder in outputs.items() if encoder is not None}
+        self._as_block = None in outputs.values()
+        self._tables: list[pa.Table] = []  # what may have to leave as a block, or waits for a thread
+        self._bytes = self._rows = 0
+        self._pool: ThreadPoolExecutor | None = None
+        self._open: list[Encoding] = []
+        self._work: list[Future[None]] = []
+
+    def add(self, table: pa.Table) -> None:
+        self._rows += table.num_rows
+        self._bytes += table.nbytes
+        self._tables.append(table)
+        if self._bytes <= self._inline_bytes:
+            return
+        if self._files:
+            fresh = self._tables if self._pool is None else [table]
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(1, "encode")
+                self._work.append(self._pool.submit(self._start))
+            self._work += [self._pool.submit(self._encode, one) for one in fresh]
+        if not self._as_block:
+            self._tables = []
+
+    def close(self) -> tuple[str, bytes | None, str | None]:
+        if self._bytes <= self._inline_bytes or (self._as_block and not self._files):
+            return "lines", *self._spool.give(pa.concat_tables(self._tables))
+        if self._pool is not None:
+            self._work.append(self._pool.submit(self._finish))
+            self._pool.shutdown()
+            for work in self._work:
+                work.result()
+        block = self._spool.put(pa.concat_tables(self._tables)) if self._as_block else None
+        return "files", None, json.dumps({"rows": self._rows, "files": self._files, "block": block})
+
+    def abandon(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def _start(self) -> None:
+        self._open = [e.start(str(self._spool.path(self._files[o]))) for o, e in self._outputs.items() if e is not None]
+
+    def _encode(self, table: pa.Table) -> None:
+        for encoding in self._open:
+            encoding.add(table)
+
+    def _finish(self) -> None:
+        for encoding in self._open:
+            encoding.finish()

@@ -1,0 +1,1 @@
+"""Starts the SparkSession that Kigen uses when the user brings none."""

@@ -1,0 +1,51 @@
+"""The process from which Spark forks its Python workers: imports the operator once, so that a worker is ready when it
+is born.
+
+It also says in Spark's log how each worker ended (kigen.spark.watch.worker_deaths reads it): Spark itself only sees
+that a socket was closed.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+from typing import Any
+
+from pyspark import daemon
+
+from kigen.spark.operator import group_step
+from kigen.spark.watch.step_watch import WORKER
+from kigen.spark.watch.worker_deaths import ending
+
+__all__ = ["group_step"]
+
+
+class _Signals:
+    """Stands for `signal` in Spark's daemon, which would ignore the ends of its children."""
+
+    def signal(self, number: int, handler: Any) -> Any:
+        ignored = number == signal.SIGCHLD and handler == signal.SIG_IGN
+        return signal.signal(number, _reap if ignored else handler)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(signal, name)
+
+
+def _reap(*_: object) -> None:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not pid:
+            return
+        os.write(sys.stderr.fileno(), f"{ending(pid, os.waitstatus_to_exitcode(status))}\n".encode())
+
+
+if __name__ == "__main__":
+    os.environ[WORKER] = "1"
+    daemon.signal = _Signals()
+    gc.freeze()  # what is imported never dies: no worker's collector need look at it
+    daemon.manager()

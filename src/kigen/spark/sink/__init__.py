@@ -1,0 +1,1 @@
+"""Writes each batch's results, and records that it did."""

@@ -1,0 +1,1 @@
+"""Watches workers: memory, progress, and how they ended."""
