@@ -38,11 +38,11 @@ class Planner:
     def __init__(self, app: App) -> None:
         self.app = app
 
-    def root(self, query: Query) -> logical.Node:
+    def root(self, query: Query) -> logical.PlanNode:
         node = self.body(query.body)
         return node if query.kind is None else logical.ToStream(node, logical.StreamKind(query.kind), query.every_us)
 
-    def body(self, body: Body) -> logical.Node:
+    def body(self, body: Body) -> logical.PlanNode:
         if isinstance(body, Select):
             return self._select(body)
         left, right = (widened(self.body(side), body.cols) for side in (body.left, body.right))
@@ -59,14 +59,14 @@ class Planner:
         kind = KINDS.get(w.window.kind) or logical.WindowKind(w.window.kind)
         return logical.Window(child, kind, w.window.size, w.window.slide, w.window.partition)
 
-    def _source(self, source: Source) -> logical.Node:
+    def _source(self, source: Source) -> logical.PlanNode:
         if isinstance(source, Windowed):
             return self.window(source)
         if isinstance(source, Named):
             return self.root(self.app.query(source.query))
         return self.body(source.body)
 
-    def _select(self, s: Select) -> logical.Node:
+    def _select(self, s: Select) -> logical.PlanNode:
         starts = [sum(len(x.cols) for x in s.sources[:i]) for i in range(len(s.sources))]
 
         def part(p: Part) -> str:
@@ -88,14 +88,14 @@ class Planner:
 
     def _join(
         self,
-        left: logical.Node,
-        right: logical.Node,
+        left: logical.PlanNode,
+        right: logical.PlanNode,
         i: int,
         on: Expr | None,
         starts: Sequence[int],
         part: Part2Sql,
         residual: bool,
-    ) -> logical.Node:
+    ) -> logical.PlanNode:
         """An equality of columns at the head of the condition becomes the join's key; an ON is checked whole
         besides."""
         lkeys: tuple[int, ...] = ()
@@ -109,7 +109,7 @@ class Planner:
                     lkeys, rkeys = (starts[a.item] + a.col,), (b.col,)
         return logical.Join(left, right, lkeys, rkeys, expr(on, part) if residual and on is not None else None)
 
-    def _aggregate(self, s: Select, node: logical.Node, part: Part2Sql) -> logical.Node:
+    def _aggregate(self, s: Select, node: logical.PlanNode, part: Part2Sql) -> logical.PlanNode:
         wanted = [e for e, _ in s.items] + ([s.having] if s.having is not None else [])
         aggs = list(dict.fromkeys(p for e in wanted for p in e.parts if isinstance(p, Agg)))
         args = [a.arg for a in aggs if a.arg is not None]
@@ -154,7 +154,7 @@ def expr(e: Expr, part: Part2Sql) -> logical.Expr:
     )
 
 
-def widened(node: logical.Node, cols: Sequence[Col]) -> logical.Node:
+def widened(node: logical.PlanNode, cols: Sequence[Col]) -> logical.PlanNode:
     """The side of a set operation in the types of its result."""
     if [c.type.value for c in node.schema] == [c.type for c in cols]:
         return node
@@ -162,5 +162,5 @@ def widened(node: logical.Node, cols: Sequence[Col]) -> logical.Node:
     return project(node, [(e, c.name) for e, c in zip(casts, cols, strict=True)])
 
 
-def project(node: logical.Node, shown: Sequence[tuple[logical.Expr, str]]) -> logical.Node:
+def project(node: logical.PlanNode, shown: Sequence[tuple[logical.Expr, str]]) -> logical.PlanNode:
     return logical.Project(node, tuple(e for e, _ in shown), tuple(n for _, n in shown))

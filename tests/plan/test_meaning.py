@@ -23,7 +23,7 @@ from kigen.plan.logical import (
     Filter,
     Intersect,
     Join,
-    Node,
+    PlanNode,
     Project,
     Query,
     Scan,
@@ -161,7 +161,7 @@ QUERIES = [
 ]
 
 
-def written(node: Node) -> str:
+def written(node: PlanNode) -> str:
     """A plan node as SQL over tables, columns c0, c1, ..."""
     children = [f"({written(c)})" for c in ([node.child] if isinstance(node, Aggregate) else node.children)]
     if isinstance(node, Scan):

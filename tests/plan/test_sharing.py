@@ -7,7 +7,7 @@ from oracle.generate import generate_family
 from oracle.render_cql import app_text
 
 from kigen.plan import bind
-from kigen.plan.logical import Filter, Node, Project
+from kigen.plan.logical import Filter, PlanNode, Project
 from kigen.plan.shared_joins.share_nodes import JoinShare, SharedJoin, window_below
 from kigen.plan.shared_joins.slices import join_slices
 from kigen.plan.tasks import extract_tasks
@@ -19,14 +19,14 @@ CREATE STREAM b (k BIGINT, y DOUBLE, d STRING) FROM synthetic (rate = 1);
 R1, R2, R3 = "[RANGE 1 SECOND]", "[RANGE 2 SECONDS]", "[RANGE 3 SECONDS]"
 
 
-def roots(*bodies: str) -> list[Node]:
+def roots(*bodies: str) -> list[PlanNode]:
     """The plans that run, in the order of the queries."""
     app = bind(STREAMS + "".join(f"CREATE QUERY q{i} AS {body};" for i, body in enumerate(bodies)))
     planned = {q.name: q.root for task in extract_tasks(app) for q in task.queries}
     return [planned[q.name] for q in app.queries]
 
 
-def joins_in(*plans: Node) -> set[SharedJoin]:
+def joins_in(*plans: PlanNode) -> set[SharedJoin]:
     return {n for plan in plans for n in plan.walk() if isinstance(n, SharedJoin)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kigen.plan import bind
 from kigen.plan.labels import describe_node
-from kigen.plan.logical import Aggregate, Node
+from kigen.plan.logical import Aggregate, PlanNode
 
 STREAMS = """
 CREATE STREAM a (x BIGINT, p DOUBLE, s STRING, t TIMESTAMP) FROM synthetic (rate = 10);
@@ -13,12 +13,12 @@ CREATE STREAM c (x BIGINT, y BIGINT, n BIGINT) FROM synthetic (rate = 10);
 """
 
 
-def plan(*bodies: str) -> Node:
+def plan(*bodies: str) -> PlanNode:
     """The plan of the last query."""
     return bind(STREAMS + "".join(f"CREATE QUERY q{i} AS {body};" for i, body in enumerate(bodies))).queries[-1].root
 
 
-def tree(node: Node, depth: int = 0) -> list[str]:
+def tree(node: PlanNode, depth: int = 0) -> list[str]:
     """A line per node, children indented by two; streams are left out, a window shows its own."""
     children = [node.child] if isinstance(node, Aggregate) else list(node.children)
     if describe_node(node).startswith("window"):

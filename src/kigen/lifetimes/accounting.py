@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from kigen.lifetimes.filling import filled_by, group_text, inputs_of, is_unbounded, is_window
 from kigen.plan.labels import describe_node
-from kigen.plan.logical import Node, Query, Scan
+from kigen.plan.logical import PlanNode, Query, Scan
 
 _ARRAY = 112  # bytes of a numpy array's own object
 _PLAIN = (str, int, float, bool, bytes, type(None), type, types.FunctionType, types.MethodType, np.generic, np.dtype)
@@ -120,9 +120,9 @@ class Ledger:
         return int(buffer.size)
 
 
-def served_by(nodes: Iterable[Node], queries: Iterable[Query]) -> list[tuple[str, ...]]:
+def served_by(nodes: Iterable[PlanNode], queries: Iterable[Query]) -> list[tuple[str, ...]]:
     """Of each node, the queries that it is of. Hashes whole plans: to be done once."""
-    serves: dict[Node, list[str]] = {}
+    serves: dict[PlanNode, list[str]] = {}
     for query in queries:
         for node in query.root.walk():
             serves.setdefault(node, []).append(query.name)
@@ -130,7 +130,7 @@ def served_by(nodes: Iterable[Node], queries: Iterable[Query]) -> list[tuple[str
 
 
 def holdings(
-    nodes: Sequence[Node], operators: Iterable[Any], serves: Sequence[tuple[str, ...]], ledger: Ledger
+    nodes: Sequence[PlanNode], operators: Iterable[Any], serves: Sequence[tuple[str, ...]], ledger: Ledger
 ) -> list[Holding]:
     """Of each operator that holds anything, those that run last first; then of the streams that wait."""
     whole = list(zip(nodes, operators, serves, strict=True))
@@ -140,7 +140,7 @@ def holdings(
     return [held for held in found if held.bytes or held.tuples]
 
 
-def _holding(node: Node, operator: Any, queries: tuple[str, ...], ledger: Ledger) -> Holding:
+def _holding(node: PlanNode, operator: Any, queries: tuple[str, ...], ledger: Ledger) -> Holding:
     if isinstance(node, Scan):
         size = ledger.charge(operator)
         waits = Part(f"tuples of {node.stream} that wait for their time", operator.held, size)

@@ -12,7 +12,7 @@ from kigen.plan.logical import (
     Except,
     Filter,
     Intersect,
-    Node,
+    PlanNode,
     Project,
     Scan,
     ToStream,
@@ -25,12 +25,12 @@ from kigen.plan.shared_joins.share_nodes import JoinShare, SharedJoin
 _WORDS = re.compile(r"\b(range|slide|rows|partition by|now|unbounded)\b")
 
 
-def inputs_of(node: Node) -> tuple[Node, ...]:
+def inputs_of(node: PlanNode) -> tuple[PlanNode, ...]:
     """The relations that an operator keeps tuples of: a shared join has its windows within itself."""
     return node.join.children if isinstance(node, SharedJoin) else node.children
 
 
-def filled_by(node: Node) -> str:
+def filled_by(node: PlanNode) -> str:
     """Where the tuples come from that a node hands up: through filters and projections, the window or the operator
     below."""
     if isinstance(node, Filter | Project):
@@ -49,7 +49,7 @@ def filled_by(node: Node) -> str:
     return f"stream {node.stream}" if isinstance(node, Scan) else f"pairs of {describe_node(node)}"
 
 
-def group_text(node: Node, count: int) -> str:
+def group_text(node: PlanNode, count: int) -> str:
     """What an operator keeps of its own, beside the tuples of its inputs: groups, different rows, open pairs."""
     if isinstance(node, Aggregate | Distinct | Except | Intersect):
         one = "group" if isinstance(node, Aggregate) else "row"
@@ -59,19 +59,19 @@ def group_text(node: Node, count: int) -> str:
     return f"pairs of {describe_node(node)} that are still alive"
 
 
-def is_window(node: Node) -> bool:
+def is_window(node: PlanNode) -> bool:
     """Whether the tuples that a node hands up are those of a window, filtered and projected maybe."""
     return is_window(node.child) if isinstance(node, Filter | Project) else isinstance(node, Window)
 
 
-def is_unbounded(node: Node) -> bool:
+def is_unbounded(node: PlanNode) -> bool:
     """Whether an UNBOUNDED window lies below, so that what is kept never ends by itself."""
     if isinstance(node, Window):
         return node.kind is WindowKind.UNBOUNDED
     return any(is_unbounded(below) for below in inputs_of(node))
 
 
-def _stream(node: Node) -> str:
+def _stream(node: PlanNode) -> str:
     if isinstance(node, Scan):
         return node.stream
     if isinstance(node, ToStream):
@@ -79,7 +79,7 @@ def _stream(node: Node) -> str:
     return describe_node(node)
 
 
-def _keys(node: Node) -> str:
+def _keys(node: PlanNode) -> str:
     if not isinstance(node, Aggregate):
         return type(node).__name__.upper()
     names = [node.child.schema[k].name for k in node.keys]

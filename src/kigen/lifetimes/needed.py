@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kigen.plan.expressions.columns import columns_of
-from kigen.plan.logical import Aggregate, Expr, Filter, Join, Node, Project, Query, UnionAll
+from kigen.plan.logical import Aggregate, Expr, Filter, Join, PlanNode, Project, Query, UnionAll
 from kigen.plan.shared_joins.share_nodes import JoinShare
 
-Needed = dict[Node, set[int]]
+Needed = dict[PlanNode, set[int]]
 
 
-def needed_columns(nodes: list[Node], queries: Iterable[Query]) -> Needed:
+def needed_columns(nodes: list[PlanNode], queries: Iterable[Query]) -> Needed:
     """`nodes` are ordered, children first; a query's own result is needed whole."""
     needed: Needed = {node: set() for node in nodes}
     for query in queries:
@@ -22,7 +22,7 @@ def needed_columns(nodes: list[Node], queries: Iterable[Query]) -> Needed:
     return needed
 
 
-def _of_children(node: Node, mine: set[int]) -> list[set[int]]:
+def _of_children(node: PlanNode, mine: set[int]) -> list[set[int]]:
     if isinstance(node, Filter):
         return [mine | _named(node.predicate)]
     if isinstance(node, Project):

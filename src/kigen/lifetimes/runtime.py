@@ -42,7 +42,7 @@ from kigen.plan.logical import (
     App,
     Filter,
     Join,
-    Node,
+    PlanNode,
     Project,
     Query,
     Received,
@@ -55,7 +55,7 @@ from kigen.plan.shared_joins.share_nodes import JoinShare, SharedJoin
 from kigen.plan.tasks import Task
 
 Give = Callable[[str, pa.Table], None]  # a query's lines
-Watch = Callable[[Node, int], None]  # the operator that runs next, and the time it goes to
+Watch = Callable[[PlanNode, int], None]  # the operator that runs next, and the time it goes to
 DT, NT = "dt", "nt"
 RUN_OUT_STEPS = 2_000
 STEP_TUPLES = 1 << 17  # of a stream in one advance: larger arrays cost more a tuple, in page faults and cache misses
@@ -96,7 +96,7 @@ class TaskRuntime:
         self._now = BEFORE_TIME
         self.watch: Watch | None = None  # called between operators: must be cheap, may raise to end the step
 
-    def _make(self, node: Node, number: int) -> Any:
+    def _make(self, node: PlanNode, number: int) -> Any:
         if isinstance(node, Scan):
             return self._intakes[node.stream]
         if isinstance(node, Window):
@@ -270,7 +270,7 @@ class TaskRuntime:
             return Fills.none()
         return self._known_ends_of(query.root)
 
-    def _known_ends_of(self, node: Node) -> Fills:
+    def _known_ends_of(self, node: PlanNode) -> Fills:
         operator = self._operators[self._place[node]]
         if isinstance(operator, Negatives):
             return operator.known_ends()
@@ -328,10 +328,10 @@ class TaskRuntime:
             self._lines[name].load(saved)
 
 
-def _order(nodes: list[Node]) -> list[int]:
+def _order(nodes: list[PlanNode]) -> list[int]:
     """The order in which operators run: children first, and the shares of a join right behind it, since its message
     cannot be cut."""
-    shares: dict[Node, list[int]] = {}
+    shares: dict[PlanNode, list[int]] = {}
     for place, node in enumerate(nodes):
         if isinstance(node, JoinShare):
             shares.setdefault(node.child, []).append(place)

@@ -18,7 +18,7 @@ from kigen.placement.network import Network, Route, arrival_us
 from kigen.placement.nodes_file.file import NodesFile
 from kigen.placement.result import Placement
 from kigen.placement.tasks import finish_us
-from kigen.plan.logical import LINK, App, Connector, Node, Query, Received, Scan, Stream, ToStream
+from kigen.plan.logical import LINK, App, Connector, PlanNode, Query, Received, Scan, Stream, ToStream
 from kigen.plan.rebuild import with_children
 
 _NUMBERS = 1 << 15  # operators of a node
@@ -32,7 +32,7 @@ class CannotCut(ValueError):
 class Sent:
     """A stream that a node has a queue of."""
 
-    plan: Node
+    plan: PlanNode
 
     @property
     def is_stream(self) -> bool:
@@ -78,7 +78,7 @@ class _Cutter:
         }
         self._queries: dict[str, list[Query]] = {n.name: [] for n in nodes.nodes}
         self._asked: set[tuple[str, str]] = set()
-        self._waiting: list[tuple[str, Node, str]] = []  # stream, its plan, who needs it
+        self._waiting: list[tuple[str, PlanNode, str]] = []  # stream, its plan, who needs it
 
     def parts(self) -> dict[str, Part]:
         for query in self._app.queries:
@@ -111,14 +111,14 @@ class _Cutter:
         for at, queries in self._queries.items():
             self._queries[at] = [replace(query, level=level(query, at)) for query in queries]
 
-    def _host(self, node: Node, at: str) -> str:
+    def _host(self, node: PlanNode, at: str) -> str:
         """Where a node of the plan is computed, if `at` needs it."""
         if not isinstance(node, Scan):
             return self._placed.nodes[self._names[node]]
         born = self._born[node.stream]
         return at if at in born else self._route(node.stream, born, at)[0][0]
 
-    def _local(self, node: Node, at: str) -> Node:
+    def _local(self, node: PlanNode, at: str) -> PlanNode:
         """The plan as it runs at a node."""
         if self._host(node, at) == at:
             return node if isinstance(node, Scan) else with_children(node, lambda child: self._local(child, at))
@@ -128,7 +128,7 @@ class _Cutter:
             self._waiting.append((name, node, at))
         return Scan(name, node.schema) if node.is_stream else Received(name, node.schema)
 
-    def _provide(self, name: str, node: Node, at: str) -> None:
+    def _provide(self, name: str, node: PlanNode, at: str) -> None:
         """The stream is computed where it is placed, and goes along its route to `at`."""
         host = self._host(node, at)
         self._parts[at].used.add(name)
@@ -154,7 +154,7 @@ class _Cutter:
             Query(name, self._local(node, host), deadline_us=deadline or None, cost_us=cost, into=link)
         )
 
-    def _check(self, name: str, node: Node) -> None:
+    def _check(self, name: str, node: PlanNode) -> None:
         """What gives a row at every multiple of a span has no end that its node could know, unless it is a query's own
         result."""
         if any(isinstance(n, ToStream) and n.every_us is not None for n in node.walk()) and all(

@@ -42,13 +42,13 @@ class PlacedPlan:
     """`plan_nodes`: operator -> its node of the plan."""
 
     problem: Problem
-    plan_nodes: dict[str, plan.Node]
+    plan_nodes: dict[str, plan.PlanNode]
     warnings: tuple[str, ...]
 
 
-def name_operators(app: plan.App) -> dict[plan.Node, str]:
+def name_operators(app: plan.App) -> dict[plan.PlanNode, str]:
     """Every operator of the plan, children first."""
-    names: dict[plan.Node, str] = {}
+    names: dict[plan.PlanNode, str] = {}
     for query in app.queries:
         used: Counter[str] = Counter()
         for node in query.root.walk():
@@ -60,7 +60,7 @@ def name_operators(app: plan.App) -> dict[plan.Node, str]:
     return names
 
 
-def kind_of(node: plan.Node) -> str:
+def kind_of(node: plan.PlanNode) -> str:
     if isinstance(node, plan.ToStream):
         return node.kind.value.lower()
     return "union" if isinstance(node, plan.UnionAll) else type(node).__name__.lower()
@@ -114,7 +114,7 @@ def _is_read(app: plan.App, stream: str) -> bool:
     return any(stream in q.streams for q in app.queries)
 
 
-def _check(app: plan.App, nodes: NodesFile, names: dict[plan.Node, str]) -> None:
+def _check(app: plan.App, nodes: NodesFile, names: dict[plan.PlanNode, str]) -> None:
     """Everything the nodes file names must exist in the app, and every stream and query must have its place."""
     errors: list[str] = []
     streams, queries = [s.name for s in app.streams], [q.name for q in app.queries]
@@ -147,7 +147,7 @@ def _sink(nodes: NodesFile, query: str) -> str:
     return nodes.results.get(query) or nodes.results.get("default") or nodes.nodes[0].name
 
 
-def _stream_of(node: plan.Node, names: dict[plan.Node, str]) -> str:
+def _stream_of(node: plan.PlanNode, names: dict[plan.PlanNode, str]) -> str:
     return node.stream if isinstance(node, plan.Scan) else f"{names[node]} >"
 
 
@@ -180,7 +180,7 @@ def _bytes(schema: Schema, is_stream: bool) -> float:
     return sum(16.0 if c.type is Type.STRING else 8.0 for c in schema) + (8.0 if is_stream else 16.0)
 
 
-def _costs(app: plan.App, names: dict[plan.Node, str], profile: Profile | None) -> dict[str, float]:
+def _costs(app: plan.App, names: dict[plan.PlanNode, str], profile: Profile | None) -> dict[str, float]:
     """A task's cost a tuple, shared out over its operators; COST of a query on top of its root."""
     found: dict[str, float] = {}
     for task in extract_tasks(app):
@@ -196,7 +196,7 @@ def _costs(app: plan.App, names: dict[plan.Node, str], profile: Profile | None) 
     return found
 
 
-def _selectivity(app: plan.App, node: plan.Node, kind: str, profile: Profile | None) -> float:
+def _selectivity(app: plan.App, node: plan.PlanNode, kind: str, profile: Profile | None) -> float:
     """The measured share of a query goes to its root; what is below is guessed by kind."""
     for query in app.queries:
         if query.root == node and profile is not None and query.name in profile.selectivity:

@@ -22,8 +22,8 @@ from kigen.plan.logical import (
     Filter,
     Intersect,
     Join,
-    Node,
     Place,
+    PlanNode,
     Project,
     Query,
     Scan,
@@ -75,12 +75,12 @@ def _join_warning(source: Source, place: Place, join: Join, rates: Rates) -> Cql
     return source.warning(place, message, "join on an equality between both, as in ON x.k = y.k, or narrow the windows")
 
 
-def _called(side: Node) -> str:
+def _called(side: PlanNode) -> str:
     """The streams that a side is made of."""
     return " and ".join(dict.fromkeys(_stream(window) for window in _windows(side))) or "one side"
 
 
-def _windows(node: Node) -> list[Window]:
+def _windows(node: PlanNode) -> list[Window]:
     if isinstance(node, Window):
         return [node]
     return [w for child in node.children for w in _windows(child)]
@@ -90,7 +90,7 @@ def _stream(window: Window) -> str:
     return window.child.stream if isinstance(window.child, Scan) else "a query's stream"
 
 
-def _rows(side: Node, rates: Rates) -> str:
+def _rows(side: PlanNode, rates: Rates) -> str:
     """How many rows of a side are alive, as far as windows and declared rates tell."""
     windows = _windows(side)
     if any(w.kind is WindowKind.UNBOUNDED for w in windows):
@@ -115,7 +115,7 @@ def _is_known(window: Window, rates: Rates) -> bool:
 # ----------------------------------------------------------------------------------------------
 
 
-def _endless_windows(nodes: list[Node], source: Source) -> list[tuple[Place, CqlWarning]]:
+def _endless_windows(nodes: list[PlanNode], source: Source) -> list[tuple[Place, CqlWarning]]:
     keepers: dict[Window, list[Keeper]] = {}
     places: dict[Window, list[Place]] = {}
     for node in nodes:

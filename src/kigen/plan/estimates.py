@@ -16,7 +16,7 @@ from kigen.plan.logical import (
     Filter,
     Intersect,
     Join,
-    Node,
+    PlanNode,
     Project,
     Scan,
     Stream,
@@ -37,7 +37,7 @@ def declared_rates(streams: Iterable[Stream]) -> dict[str, float]:
     return {name: float(rate) for name, rate in rates.items() if rate is not None}
 
 
-def rows_alive(node: Node, rates: Rates) -> float:
+def rows_alive(node: PlanNode, rates: Rates) -> float:
     """About how many rows a relation holds at a time; at least 1."""
     if isinstance(node, Window):
         return _of_window(node, rates)
@@ -59,7 +59,7 @@ def rows_alive(node: Node, rates: Rates) -> float:
     return _RATE  # what another node sends
 
 
-def most_rows(node: Node, rates: Rates) -> float:
+def most_rows(node: PlanNode, rates: Rates) -> float:
     """How many rows a relation holds at a time if no filter, key or group takes any away."""
     if isinstance(node, Window):
         return _of_window(node, rates)
@@ -82,7 +82,7 @@ def joined_rows(left: float, right: float, how: str) -> float:
     return min(ENDLESS**2, left * right * (_KEPT if how == "ordered" else 1.0))
 
 
-def one_row(node: Node) -> bool:
+def one_row(node: PlanNode) -> bool:
     """Whether the relation never holds more than one row."""
     if isinstance(node, Filter | Project | Distinct):
         return one_row(node.child)

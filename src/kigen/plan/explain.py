@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kigen.plan.labels import describe_node, duration_text, stream_text
-from kigen.plan.logical import Aggregate, App, Node, Query, Scan
+from kigen.plan.logical import Aggregate, App, PlanNode, Query, Scan
 from kigen.plan.shared_joins.share_nodes import SharedJoin
 from kigen.plan.shared_joins.slices_text import slice_lines, slices_json
 from kigen.plan.tasks import Task, extract_tasks
@@ -33,12 +33,12 @@ def explain(app: App, format: str = "text") -> str:
     raise ValueError(f"the format of explain must be one of {', '.join(FORMATS)}; got {format!r}")
 
 
-def shared_marks(app: App) -> dict[Node, int]:
+def shared_marks(app: App) -> dict[PlanNode, int]:
     """The sub-plans (windows and above) that are used more than once, numbered in the order they are met."""
-    uses: Counter[Node] = Counter()
-    order: dict[Node, None] = {}
+    uses: Counter[PlanNode] = Counter()
+    order: dict[PlanNode, None] = {}
 
-    def visit(node: Node) -> None:
+    def visit(node: PlanNode) -> None:
         uses[node] += 1
         if uses[node] == 1:
             for child in tree_children(node):
@@ -52,7 +52,7 @@ def shared_marks(app: App) -> dict[Node, int]:
     return {node: i for i, node in enumerate(several, 1)}
 
 
-def tree_children(node: Node) -> tuple[Node, ...]:
+def tree_children(node: PlanNode) -> tuple[PlanNode, ...]:
     """The inputs of a node. An aggregate's presence windows lie below its input mostly; a shared join's own windows are
     shown, too."""
     if isinstance(node, SharedJoin):
@@ -63,7 +63,7 @@ def tree_children(node: Node) -> tuple[Node, ...]:
     return node.children
 
 
-def tree_walk(root: Node) -> Iterator[Node]:
+def tree_walk(root: PlanNode) -> Iterator[PlanNode]:
     """All nodes that are shown below a root, and the root, children first; one that is used twice may come twice."""
     for child in tree_children(root):
         yield from tree_walk(child)
@@ -78,7 +78,7 @@ def _text(app: App) -> str:
     lines = ["streams"]
     lines += [f"  {s.name} ({_columns(s.schema)}) {stream_text(s)}" for s in app.streams]
     marks = shared_marks(app)
-    shown: set[Node] = set()
+    shown: set[PlanNode] = set()
     for task in extract_tasks(app):
         lines += ["", _task_line(task)]
         notes = slice_lines(task, app)
@@ -105,7 +105,12 @@ def _query_line(query: Query) -> str:
 
 
 def _tree(
-    node: Node, marks: dict[Node, int], notes: dict[Node, list[str]], shown: set[Node], first: str, rest: str
+    node: PlanNode,
+    marks: dict[PlanNode, int],
+    notes: dict[PlanNode, list[str]],
+    shown: set[PlanNode],
+    first: str,
+    rest: str,
 ) -> list[str]:
     mark = f" #{marks[node]}" if node in marks else ""
     if mark and node in shown:
@@ -130,7 +135,7 @@ def _columns(schema: Schema) -> str:
 
 
 def _json(app: App) -> dict[str, Any]:
-    ids: dict[Node, int] = {}
+    ids: dict[PlanNode, int] = {}
     tasks = extract_tasks(app)
     queries = {query.name: query for task in tasks for query in task.queries}
     for query in app.queries:
@@ -189,7 +194,7 @@ def _json_schema(schema: Schema) -> list[dict[str, str]]:
 
 def _mermaid(app: App) -> str:
     """Data flows downwards; a task is a box; a shared sub-plan is one node with several arrows."""
-    ids: dict[Node, str] = {}
+    ids: dict[PlanNode, str] = {}
     edges: list[str] = []
     lines = ["flowchart TD"]
     for task in extract_tasks(app):

@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from kigen.plan.binder.expressions.duckdb_types import DuckError, Types, describe, is_exact, kigen_type
 from kigen.plan.expressions.columns import all_of, bare, columns_of, moved, shown
 from kigen.plan.expressions.conditions import Compared, comparisons_of, parts_of
-from kigen.plan.logical import Comparison, Expr, Join, Node, Project
+from kigen.plan.logical import Comparison, Expr, Join, PlanNode, Project
 from kigen.plan.types import Schema, Type
 
 _NUMBERS = frozenset({Type.BIGINT, Type.DOUBLE})
 _ORDERED = frozenset({Type.BIGINT, Type.DOUBLE, Type.TIMESTAMP})
 
 
-def join_of(left: Node, right: Node, keys: Sequence[tuple[Expr, Expr]], conditions: Sequence[Expr]) -> Join:
+def join_of(left: PlanNode, right: PlanNode, keys: Sequence[tuple[Expr, Expr]], conditions: Sequence[Expr]) -> Join:
     """`keys`: pairs of one type, over the left and over the right input. `conditions` are over the columns of left,
     then right. The columns of the inputs keep their order; those that are computed for keys and hints come behind the
     columns of their input."""
@@ -51,7 +51,7 @@ def as_double(expr: Expr) -> Expr:
     return expr if expr.type is Type.DOUBLE else Expr(f"CAST({expr.sql} AS DOUBLE)", Type.DOUBLE, expr.text)
 
 
-def with_columns(node: Node, exprs: list[Expr]) -> tuple[Node, tuple[int, ...]]:
+def with_columns(node: PlanNode, exprs: list[Expr]) -> tuple[PlanNode, tuple[int, ...]]:
     """The node with the expressions that are not columns of it appended, and where each expression is."""
     schema = node.schema
     width = len(schema)
@@ -72,7 +72,7 @@ class Sides:
     right: Expr
 
 
-def sides_of(compared: Compared, left: Node, right: Node) -> Sides | None:
+def sides_of(compared: Compared, left: PlanNode, right: PlanNode) -> Sides | None:
     """A comparison over the columns of left, then right, as its two sides in one type; None if a side reads both
     inputs, or neither, or if the types do not meet."""
     width = len(left.schema)
@@ -103,7 +103,7 @@ def types_of(schema: Schema) -> Types:
     return tuple(c.type for c in schema)
 
 
-def _hints(part: str, left: Node, right: Node) -> list[Sides]:
+def _hints(part: str, left: PlanNode, right: PlanNode) -> list[Sides]:
     """Of a condition that cannot raise: its comparisons that an index can use."""
     found: list[Sides] = []
     both = types_of(left.schema + right.schema)

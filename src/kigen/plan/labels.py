@@ -12,7 +12,7 @@ from kigen.plan.logical import (
     Filter,
     Intersect,
     Join,
-    Node,
+    PlanNode,
     Project,
     Scan,
     Stream,
@@ -34,7 +34,7 @@ def duration_text(us: int) -> str:
     return f"{us} us"
 
 
-def describe_node(node: Node) -> str:
+def describe_node(node: PlanNode) -> str:
     """What the node does, over the names its input's columns have."""
     if isinstance(node, Scan):
         return f"stream {node.stream}"
@@ -122,12 +122,12 @@ def _aggregate(node: Aggregate) -> str:
     return f"aggregate {', '.join(calls)}{keys}" if calls else f"group{keys}"
 
 
-def _item(expr: Expr, name: str, child: Node) -> str:
+def _item(expr: Expr, name: str, child: PlanNode) -> str:
     text = _named(expr, child)
     return text if text == name else f"{text} as {name}"
 
 
-def _named(expr: Expr, child: Node) -> str:
+def _named(expr: Expr, child: PlanNode) -> str:
     """The expression over the child's names: a bare column is called what the child calls it now, not what the user
     once wrote."""
     if expr.column is not None:
@@ -138,7 +138,7 @@ def _named(expr: Expr, child: Node) -> str:
     return expr.text
 
 
-def _label(child: Node, column: int) -> str:
+def _label(child: PlanNode, column: int) -> str:
     """A column of an aggregate is called by its function and argument, not by the function alone."""
     if isinstance(child, Filter):
         return _label(child.child, column)

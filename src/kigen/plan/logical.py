@@ -62,7 +62,7 @@ class StreamKind(Enum):
 
 
 @dataclass(frozen=True)
-class Node:
+class PlanNode:
     """Base of all plan nodes. `schema` are the output columns."""
 
     @property
@@ -70,7 +70,7 @@ class Node:
         raise AttributeError("schema")
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[PlanNode, ...]:
         return ()
 
     @property
@@ -78,11 +78,11 @@ class Node:
         """Whether the node gives a stream (tuples with a time) rather than a relation (tuples with a lifetime)."""
         return False
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[PlanNode]:
         """This node and all below it, children first, a shared sub-plan once."""
-        seen: set[Node] = set()
+        seen: set[PlanNode] = set()
 
-        def visit(node: Node) -> Iterator[Node]:
+        def visit(node: PlanNode) -> Iterator[PlanNode]:
             if node in seen:
                 return
             for child in node.children:
@@ -95,7 +95,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Scan(Node):
+class Scan(PlanNode):
     """A declared stream. All declared columns, in order, the timestamp column (if any) among them."""
 
     stream: str
@@ -121,11 +121,11 @@ class Received(Scan):
 
 
 @dataclass(frozen=True)
-class _Unary(Node):
-    child: Node
+class _Unary(PlanNode):
+    child: PlanNode
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[PlanNode, ...]:
         return (self.child,)
 
     @property
@@ -174,13 +174,13 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Join(Node):
+class Join(PlanNode):
     """Inner join; columns of left, then right. Keys are equal-typed column pairs (NULL matches nothing); no keys: cross
     join. `residual` is over the joined columns (c0.. of left, then right). `comparisons` hold for every row for which
     the residual is true: an index may use them to find candidates, and the residual decides."""
 
-    left: Node
-    right: Node
+    left: PlanNode
+    right: PlanNode
     left_keys: tuple[int, ...] = ()
     right_keys: tuple[int, ...] = ()
     residual: Expr | None = None
@@ -188,7 +188,7 @@ class Join(Node):
     place: Place | None = field(default=None, compare=False, repr=False)
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[PlanNode, ...]:
         return (self.left, self.right)
 
     @property
@@ -197,17 +197,17 @@ class Join(Node):
 
 
 @dataclass(frozen=True)
-class Aggregate(Node):
+class Aggregate(PlanNode):
     """Columns: the keys, then the aggregates. A global aggregate (no keys) has its one row while any of `presence`, the
     windowed streams below it, holds a tuple; `presence` is empty otherwise."""
 
-    child: Node
+    child: PlanNode
     keys: tuple[int, ...]
     aggs: tuple[Agg, ...]
-    presence: tuple[Node, ...] = ()  # windows, or what is received of them
+    presence: tuple[PlanNode, ...] = ()  # windows, or what is received of them
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[PlanNode, ...]:
         return (self.child, *self.presence)
 
     @property
@@ -222,13 +222,13 @@ class Distinct(_Unary):
 
 
 @dataclass(frozen=True)
-class UnionAll(Node):
+class UnionAll(PlanNode):
     """Inputs of equal column types; names from the first."""
 
-    inputs: tuple[Node, ...]
+    inputs: tuple[PlanNode, ...]
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[PlanNode, ...]:
         return self.inputs
 
     @property
@@ -237,13 +237,13 @@ class UnionAll(Node):
 
 
 @dataclass(frozen=True)
-class _SetOp(Node):
-    left: Node
-    right: Node
+class _SetOp(PlanNode):
+    left: PlanNode
+    right: PlanNode
     all: bool
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[PlanNode, ...]:
         return (self.left, self.right)
 
     @property
@@ -315,7 +315,7 @@ class Stream:
 @dataclass(frozen=True)
 class Query:
     name: str
-    root: Node
+    root: PlanNode
     deadline_us: int | None = None
     firm: bool = False
     cost_us: int | None = None

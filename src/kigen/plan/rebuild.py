@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
-from kigen.plan.logical import Node
+from kigen.plan.logical import PlanNode
 
 
-def with_children(node: Node, change: Callable[[Node], Node]) -> Node:
+def with_children(node: PlanNode, change: Callable[[PlanNode], PlanNode]) -> PlanNode:
     """The node with every child replaced by `change(child)`; the node itself if nothing changed."""
     changes: dict[str, Any] = {}
     for part in fields(node):
         value = getattr(node, part.name)
-        if isinstance(value, Node):
+        if isinstance(value, PlanNode):
             changes[part.name] = change(value)
-        elif isinstance(value, tuple) and value and isinstance(value[0], Node):
+        elif isinstance(value, tuple) and value and isinstance(value[0], PlanNode):
             changes[part.name] = tuple(change(child) for child in value)
     return node if all(_same(changes[name], getattr(node, name)) for name in changes) else replace(node, **changes)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kigen.plan.logical import App, Node, Query, Scan
+from kigen.plan.logical import App, PlanNode, Query, Scan
 from kigen.plan.shared_joins.sharing import share_joins
 
 
@@ -33,7 +33,7 @@ class Task:
 def extract_tasks(app: App) -> tuple[Task, ...]:
     """Group the app's queries by shared sub-plans, in the order of their first query. Their plans are those that
     run."""
-    groups: list[tuple[list[Query], set[Node]]] = []
+    groups: list[tuple[list[Query], set[PlanNode]]] = []
     for query in share_joins(app.queries) if app.sharing else app.queries:
         nodes = {n for n in query.root.walk() if not isinstance(n, Scan)}
         members, held, apart = [query], set(nodes), []

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from kigen.links import Following
 from kigen.placement.cutting import Part
 from kigen.placement.nodes_file.file import NodesFile, NodesFileError
-from kigen.plan.logical import LINK, Filter, Node, Project, Scan, ToStream, Window, WindowKind
+from kigen.plan.logical import LINK, Filter, PlanNode, Project, Scan, ToStream, Window, WindowKind
 
 PASSIVE = "passive"
 NEVER = 1 << 40  # rows: a batch that is never full
@@ -72,7 +72,7 @@ def forgetful(part: Part) -> bool:
     return queries[0].sent and all(_forgets(node) for node in queries[0].root.walk())
 
 
-def _forgets(node: Node) -> bool:
+def _forgets(node: PlanNode) -> bool:
     if isinstance(node, Window):
         return node.kind is WindowKind.NOW or (node.kind is WindowKind.RANGE and node.slide_us is None)
     return isinstance(node, Scan | Filter | Project) and not isinstance(node, ToStream)

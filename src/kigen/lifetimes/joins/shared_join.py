@@ -36,7 +36,7 @@ from kigen.lifetimes.live_tuples import Chunk, State
 from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.select import FilterOperator, ProjectOperator
 from kigen.lifetimes.windows.window_operators import make_window
-from kigen.plan.logical import Filter, Node, Project, WindowKind
+from kigen.plan.logical import Filter, PlanNode, Project, WindowKind
 from kigen.plan.shared_joins.share_nodes import SharedJoin, window_below
 
 _NUMBERS = 1 << HOLDER_BITS
@@ -176,7 +176,7 @@ class JoinInput:
     """A stream on its way into the join: its widest window, and the filters and projections on it. A holder is the
     tuple's number."""
 
-    def __init__(self, side: Node) -> None:
+    def __init__(self, side: PlanNode) -> None:
         self._steps: list[Operator] = []
         while isinstance(side, (Filter, Project)):
             self._steps.insert(0, FilterOperator(side) if isinstance(side, Filter) else ProjectOperator(side))

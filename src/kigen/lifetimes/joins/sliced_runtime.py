@@ -29,7 +29,7 @@ from kigen.lifetimes.joins.shared_join import Pairs
 from kigen.lifetimes.joins.sliced_join import SlicedJoin, Spans
 from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.runtime import DT, Give, StepResult, TaskRuntime, Watch
-from kigen.plan.logical import App, Node, Scan
+from kigen.plan.logical import App, PlanNode, Scan
 from kigen.plan.shared_joins.share_nodes import JoinShare, SharedJoin, reach
 from kigen.plan.tasks import Task
 
@@ -177,7 +177,7 @@ class SlicedRuntime:
         return found + holdings(nodes, [self._join, *self._intakes.values()], serves, ledger)
 
     @cached_property
-    def _accounted(self) -> tuple[list[Node], list[tuple[str, ...]]]:
+    def _accounted(self) -> tuple[list[PlanNode], list[tuple[str, ...]]]:
         """The nodes of the join and of the streams, and the queries of each."""
         scans = {
             node.stream: node for query in self.task.queries for node in query.root.walk() if isinstance(node, Scan)
@@ -229,7 +229,7 @@ class _Branch(TaskRuntime):
         scanned = [child for node in self._nodes if not isinstance(node, SharedJoin) for child in node.children]
         self._beside = {child.stream for child in scanned if isinstance(child, Scan)}
 
-    def _make(self, node: Node, number: int) -> Any:
+    def _make(self, node: PlanNode, number: int) -> Any:
         return self._feed if isinstance(node, SharedJoin) else super()._make(node, number)
 
     def hand_on(self, released: dict[str, StreamBlock]) -> None:
@@ -256,11 +256,11 @@ def _branch(task: Task, app: App, mode: str, span: int) -> _Branch:
     return _Branch(replace(task, queries=tuple(mine)), app, mode)
 
 
-def _reach(root: Node) -> int:
+def _reach(root: PlanNode) -> int:
     (share,) = {node for node in root.walk() if isinstance(node, JoinShare)}
     return reach(share.sizes)
 
 
-def _stream(child: Node) -> str:
+def _stream(child: PlanNode) -> str:
     assert isinstance(child, Scan), "a stream of another query is not sliced"
     return child.stream

@@ -22,14 +22,14 @@ from kigen.lifetimes.live_tuples import State, expand
 from kigen.lifetimes.operator import Closed, Message, Opened, Operator, as_block, as_signed
 from kigen.lifetimes.sweeps.lifecycle import Events, Lifecycle
 from kigen.lifetimes.sweeps.sweep import Runs, changes, group_runs
-from kigen.plan.logical import Distinct, Except, Intersect, Node
+from kigen.plan.logical import Distinct, Except, Intersect, PlanNode
 
 Copies = Callable[[Ints, Ints], Ints]
 _RIGHT = np.int64(1 << 32)
 _LOW = np.int64((1 << 32) - 1)
 
 
-def copies_of(node: Node) -> Copies:
+def copies_of(node: PlanNode) -> Copies:
     """How many copies the result has, from the counts on the left and on the right."""
     if isinstance(node, Distinct):
         return lambda left, right: np.minimum(left, 1)
@@ -53,7 +53,7 @@ class _Units:
 
 
 class CountingOperator(Operator):
-    def __init__(self, node: Node, number: int, signed: bool, secret: int = 0) -> None:
+    def __init__(self, node: PlanNode, number: int, signed: bool, secret: int = 0) -> None:
         self.node, self._number, self._signed = node, number, signed
         self._copies = copies_of(node)
         self._groups = Groups(node.schema, secret)

@@ -16,7 +16,7 @@ from kigen.plan.binder.expressions.binding import AGGREGATES, check_scalar, plac
 from kigen.plan.binder.expressions.terms import Ref, Term, same
 from kigen.plan.binder.from_clause.joins import Base
 from kigen.plan.binder.scope import Scope
-from kigen.plan.logical import Agg, AggFunc, Aggregate, Expr, Node, Project, Window
+from kigen.plan.logical import Agg, AggFunc, Aggregate, Expr, PlanNode, Project, Window
 from kigen.plan.types import Type
 
 _FUNCS: dict[type[exp.Expr], AggFunc] = {
@@ -148,7 +148,7 @@ class Grouping:
 
     # --- the plan -------------------------------------------------------------------------------------------------
 
-    def node(self) -> Node:
+    def node(self) -> PlanNode:
         wanted = [*self.keys, *(expr for _, expr, _ in self.aggs if expr is not None)]
         columns = list(dict.fromkeys(wanted))
         if all(e.column is not None for e in columns):
@@ -163,7 +163,7 @@ class Grouping:
         return Aggregate(child, keys, aggs, () if self.keys else windows(self.base.node))
 
 
-def windows(node: Node) -> tuple[Window, ...]:
+def windows(node: PlanNode) -> tuple[Window, ...]:
     """The windowed streams a relation is made of, each once; a window over another query's stream hides what that
     stream is made of."""
     if isinstance(node, Window):

@@ -17,7 +17,7 @@ from kigen.plan.binder.files import check_outputs
 from kigen.plan.binder.streams import bind_stream, sink
 from kigen.plan.costs import cost_warnings
 from kigen.plan.expressions.columns import bare
-from kigen.plan.logical import App, Node, Project, Query, StreamKind, ToStream
+from kigen.plan.logical import App, PlanNode, Project, Query, StreamKind, ToStream
 from kigen.plan.paths import bad_name
 from kigen.plan.rewrite import rewrite
 
@@ -103,7 +103,7 @@ def _bind_query(catalog: Catalog, decl: QueryDecl) -> Query:
     return Query(decl.name.text, root, decl.deadline_us, decl.firm, decl.cost_us, into)
 
 
-def _named(node: Node, names: tuple[str, ...]) -> Node:
+def _named(node: PlanNode, names: tuple[str, ...]) -> PlanNode:
     """A root carries the query's column names; a projection for names alone is added only where they differ."""
     if tuple(c.name for c in node.schema) == names:
         return node

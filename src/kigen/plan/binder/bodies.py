@@ -15,7 +15,7 @@ from kigen.plan.binder.expressions.binding import place_of
 from kigen.plan.binder.scope import Relation
 from kigen.plan.binder.selects import SelectBinder
 from kigen.plan.expressions.columns import bare
-from kigen.plan.logical import Distinct, Except, Expr, Intersect, Node, Project, UnionAll
+from kigen.plan.logical import Distinct, Except, Expr, Intersect, PlanNode, Project, UnionAll
 from kigen.plan.types import Type
 
 _NUMBER_ORDER = (Type.BOOLEAN, Type.BIGINT, Type.DOUBLE)
@@ -73,7 +73,7 @@ def _both(catalog: Catalog, node: exp.SetOperation) -> tuple[Relation, Relation]
     return sides[0], sides[1]
 
 
-def _flat(node: Node) -> tuple[Node, ...]:
+def _flat(node: PlanNode) -> tuple[PlanNode, ...]:
     return node.inputs if isinstance(node, UnionAll) else (node,)
 
 
@@ -95,7 +95,7 @@ def _unified(catalog: Catalog, node: exp.SetOperation, left: Relation, right: Re
     return _cast(left, types), _cast(right, types)
 
 
-def _common(left_node: Node, i: int, left: Type, right_node: Node, right: Type) -> Type | None:
+def _common(left_node: PlanNode, i: int, left: Type, right_node: PlanNode, right: Type) -> Type | None:
     if _is_null(left_node, i):
         return right
     if _is_null(right_node, i):
@@ -105,7 +105,7 @@ def _common(left_node: Node, i: int, left: Type, right_node: Node, right: Type) 
     return None
 
 
-def _is_null(node: Node, i: int) -> bool:
+def _is_null(node: PlanNode, i: int) -> bool:
     return isinstance(node, Project) and node.exprs[i].sql == "CAST(null AS BIGINT)"
 
 

@@ -15,7 +15,7 @@ from kigen.language.errors import CqlError, CqlErrors, suggest
 from kigen.language.source import Source, Span, span_of
 from kigen.plan.binder.scope import Relation
 from kigen.plan.estimates import declared_rates
-from kigen.plan.logical import Node, Query, Scan, Stream, Window, WindowKind
+from kigen.plan.logical import PlanNode, Query, Scan, Stream, Window, WindowKind
 from kigen.plan.types import Type
 
 _KINDS = {
@@ -127,7 +127,7 @@ class Catalog:
             f"write {name} [RANGE n SECONDS], {name} [ROWS n], {name} [NOW] or {name} [UNBOUNDED]",
         )
 
-    def _windowed(self, node: Node, window: WindowDecl) -> Relation:
+    def _windowed(self, node: PlanNode, window: WindowDecl) -> Relation:
         names = tuple(c.name for c in node.schema)
         lower = [n.lower() for n in names]
         partition: list[int] = []

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kigen.plan.logical import Expr, Node, Project
+from kigen.plan.logical import Expr, PlanNode, Project
 
 
-def project(node: Node, exprs: list[Expr], names: tuple[str, ...]) -> Node:
+def project(node: PlanNode, exprs: list[Expr], names: tuple[str, ...]) -> PlanNode:
     """The select list as a node; left out where it changes nothing but names."""
     if len(exprs) == len(node.schema) and all(e.column == i for i, e in enumerate(exprs)):
         return node

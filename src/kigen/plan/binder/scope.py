@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from kigen.language.errors import CqlError, suggest
 from kigen.language.source import Source, Span, span_of
-from kigen.plan.logical import Node
+from kigen.plan.logical import PlanNode
 from kigen.plan.types import Type
 
 
@@ -19,7 +19,7 @@ from kigen.plan.types import Type
 class Relation:
     """A node and what its columns are called here (aliases never reach the nodes)."""
 
-    node: Node
+    node: PlanNode
     names: tuple[str, ...]
 
     @property

@@ -24,7 +24,7 @@ from kigen.plan.binder.from_clause.joins import Base, filtered, join_inputs
 from kigen.plan.binder.outputs import project, unique
 from kigen.plan.binder.scope import Relation
 from kigen.plan.expressions.columns import bare
-from kigen.plan.logical import Distinct, Expr, Filter, Node
+from kigen.plan.logical import Distinct, Expr, Filter, PlanNode
 
 
 @dataclass
@@ -166,7 +166,7 @@ class SelectBinder:
             return True
         return any(item.node is not None and item.node.find(*AGGREGATES) for item in self.items)
 
-    def _aggregate(self, base: Base) -> tuple[Node, list[Expr]]:
+    def _aggregate(self, base: Base) -> tuple[PlanNode, list[Expr]]:
         keys: list[Term] = []
         for node in self._group_nodes():
             with self._collect():
@@ -197,7 +197,9 @@ class SelectBinder:
             aliases.setdefault(item.name.lower(), term)
         return term
 
-    def _above(self, grouping: Grouping, terms: list[Term | int], condition: Term | None) -> tuple[Node, list[Expr]]:
+    def _above(
+        self, grouping: Grouping, terms: list[Term | int], condition: Term | None
+    ) -> tuple[PlanNode, list[Expr]]:
         node = grouping.node()
         types = tuple(c.type for c in node.schema)
         if condition is not None:

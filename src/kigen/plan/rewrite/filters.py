@@ -13,7 +13,7 @@ from kigen.plan.expressions.columns import all_of, shown
 from kigen.plan.expressions.conditions import parts_of
 from kigen.plan.expressions.raising import may_raise
 from kigen.plan.join_building import types_of
-from kigen.plan.logical import Expr, Filter, Node
+from kigen.plan.logical import Expr, Filter, PlanNode
 from kigen.plan.types import Schema, Type
 
 
@@ -40,7 +40,7 @@ def risky(condition: Expr, schema: Schema) -> bool:
     return may_raise(condition.sql, types_of(schema))
 
 
-def on_top(node: Node, conditions: Sequence[Expr]) -> Node:
+def on_top(node: PlanNode, conditions: Sequence[Expr]) -> PlanNode:
     """The rows for which all conditions are true; one filter of both, if the node is one that cannot raise."""
     kept = list(dict.fromkeys(conditions))
     if not kept:
@@ -55,15 +55,15 @@ def on_top(node: Node, conditions: Sequence[Expr]) -> Node:
 class Uses:
     """How many places read each sub-plan: other nodes, and queries whose result it is."""
 
-    def __init__(self, roots: Sequence[Node]) -> None:
+    def __init__(self, roots: Sequence[PlanNode]) -> None:
         self._counts = Counter(dict.fromkeys(roots, 1))
-        seen: set[Node] = set()
+        seen: set[PlanNode] = set()
         for root in roots:
             for node in root.walk():
                 if node not in seen:
                     seen.add(node)
                     self._counts.update(set(node.children))
 
-    def shared(self, node: Node) -> bool:
+    def shared(self, node: PlanNode) -> bool:
         """Whether a change for one reader would make the others compute it anew."""
         return self._counts[node] > 1

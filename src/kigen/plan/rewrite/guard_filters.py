@@ -9,15 +9,15 @@ own.
 from __future__ import annotations
 
 from kigen.plan.expressions.columns import all_of
-from kigen.plan.logical import Filter, Node
+from kigen.plan.logical import Filter, PlanNode
 from kigen.plan.rebuild import with_children
 from kigen.plan.rewrite.filters import parts, risky
 
 
-def guard_filters(roots: list[Node]) -> list[Node]:
-    done: dict[int, Node] = {}  # by identity: equal nodes may differ in names
+def guard_filters(roots: list[PlanNode]) -> list[PlanNode]:
+    done: dict[int, PlanNode] = {}  # by identity: equal nodes may differ in names
 
-    def visit(node: Node) -> Node:
+    def visit(node: PlanNode) -> PlanNode:
         if id(node) not in done:
             new = with_children(node, visit)
             done[id(node)] = _guarded(new) if isinstance(new, Filter) else new
@@ -26,14 +26,14 @@ def guard_filters(roots: list[Node]) -> list[Node]:
     return [visit(root) for root in roots]
 
 
-def _guarded(node: Filter) -> Node:
+def _guarded(node: Filter) -> PlanNode:
     schema = node.schema
     found = parts(node.predicate, schema)
     might = [part for part in found if risky(part, schema)]
     safe = [part for part in found if part not in might]
     if len(found) == 1 or not might:
         return node
-    below: Node = Filter(node.child, all_of(safe)) if safe else node.child
+    below: PlanNode = Filter(node.child, all_of(safe)) if safe else node.child
     for part in might:
         below = Filter(below, part)
     return below

@@ -14,16 +14,16 @@ from dataclasses import replace
 from kigen.plan.expressions.columns import all_of, bare, movable
 from kigen.plan.expressions.conditions import comparisons_of
 from kigen.plan.join_building import join_of, sides_of
-from kigen.plan.logical import Expr, Filter, Join, Node, Project
+from kigen.plan.logical import Expr, Filter, Join, PlanNode, Project
 from kigen.plan.rebuild import with_children
 from kigen.plan.rewrite.filters import Uses, parts, risky
 
 
-def join_conditions(roots: list[Node]) -> list[Node]:
+def join_conditions(roots: list[PlanNode]) -> list[PlanNode]:
     uses = Uses(roots)
-    done: dict[int, Node] = {}  # by identity: equal nodes may differ in names
+    done: dict[int, PlanNode] = {}  # by identity: equal nodes may differ in names
 
-    def visit(node: Node) -> Node:
+    def visit(node: PlanNode) -> PlanNode:
         if id(node) not in done:
             new = with_children(node, visit)
             alone = isinstance(node, Filter) and not uses.shared(node.child)
@@ -33,7 +33,7 @@ def join_conditions(roots: list[Node]) -> list[Node]:
     return [visit(root) for root in roots]
 
 
-def _taken(node: Filter) -> Node:
+def _taken(node: Filter) -> PlanNode:
     join = node.child
     if not isinstance(join, Join):
         return node
@@ -43,7 +43,7 @@ def _taken(node: Filter) -> Node:
         return node
     names = [c.name for c in join.schema]
     joined = _with(join, taken)
-    above: Node = joined
+    above: PlanNode = joined
     if len(joined.schema) > len(names):
         width, shift = len(join.left.schema), len(joined.left.schema) - len(join.left.schema)
         exprs = tuple(bare(joined.schema, c if c < width else c + shift) for c in range(len(names)))

@@ -19,13 +19,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kigen.plan.expressions.columns import all_of, columns_of, movable, moved, shown, substituted
-from kigen.plan.logical import Aggregate, Distinct, Except, Expr, Filter, Intersect, Join, Node, Project, UnionAll
+from kigen.plan.logical import Aggregate, Distinct, Except, Expr, Filter, Intersect, Join, PlanNode, Project, UnionAll
 from kigen.plan.rebuild import with_children
 from kigen.plan.rewrite.filters import Uses, on_top, parts, risky
 from kigen.plan.types import Type
 
 
-def push_filters(roots: list[Node]) -> list[Node]:
+def push_filters(roots: list[PlanNode]) -> list[PlanNode]:
     push = _Push(Uses(roots))
     return [push.rewritten(root) for root in roots]
 
@@ -33,9 +33,9 @@ def push_filters(roots: list[Node]) -> list[Node]:
 class _Push:
     def __init__(self, uses: Uses) -> None:
         self._uses = uses
-        self._done: dict[int, Node] = {}  # by identity: equal nodes may differ in names
+        self._done: dict[int, PlanNode] = {}  # by identity: equal nodes may differ in names
 
-    def rewritten(self, node: Node) -> Node:
+    def rewritten(self, node: PlanNode) -> PlanNode:
         """The node with all conditions below it as low as they go."""
         if id(node) not in self._done:
             self._done[id(node)] = (
@@ -43,14 +43,14 @@ class _Push:
             )
         return self._done[id(node)]
 
-    def pushed(self, node: Node, conditions: list[Expr]) -> Node:
+    def pushed(self, node: PlanNode, conditions: list[Expr]) -> PlanNode:
         """The rows of the node for which all conditions are true. None of them can raise."""
         inside = [c for c in conditions if self._passes(node, c)]
         if not inside:
             return on_top(self.rewritten(node), conditions)
         return on_top(self._inside(node, inside), [c for c in conditions if c not in inside])
 
-    def _passes(self, node: Node, condition: Expr) -> bool:
+    def _passes(self, node: PlanNode, condition: Expr) -> bool:
         if self._uses.shared(node) or not movable(condition.sql):
             return False
         used = columns_of(condition.sql)
@@ -66,7 +66,7 @@ class _Push:
             return bool(node.keys) and all(c < len(node.keys) for c in used)
         return isinstance(node, Filter | Distinct | UnionAll | Except | Intersect)
 
-    def _inside(self, node: Node, conditions: list[Expr]) -> Node:
+    def _inside(self, node: PlanNode, conditions: list[Expr]) -> PlanNode:
         if isinstance(node, Filter):
             return self._filter(node, conditions)
         if isinstance(node, Project):
@@ -79,7 +79,7 @@ class _Push:
             return replace(node, child=self.pushed(node.child, keys))
         return with_children(node, lambda child: self.pushed(child, conditions))
 
-    def _filter(self, node: Filter, conditions: list[Expr]) -> Node:
+    def _filter(self, node: Filter, conditions: list[Expr]) -> PlanNode:
         """Its own conditions go on with those from above; what might raise stays, above all the others."""
         own = parts(node.predicate, node.schema)
         held = [c for c in own if risky(c, node.schema)]
@@ -89,7 +89,7 @@ class _Push:
         below = self.pushed(node.child, going)
         return Filter(below, all_of(held)) if held else below
 
-    def _join(self, node: Join, conditions: list[Expr]) -> Node:
+    def _join(self, node: Join, conditions: list[Expr]) -> PlanNode:
         width = len(node.left.schema)
         left: list[Expr] = []
         right: list[Expr] = []
@@ -106,7 +106,7 @@ class _Push:
                 left += self._through_keys(own, dict(zip(node.right_keys, node.left_keys, strict=True)), node.left)
         return replace(node, left=self.pushed(node.left, left), right=self.pushed(node.right, right))
 
-    def _through_keys(self, condition: Expr, equal: dict[int, int], other: Node) -> list[Expr]:
+    def _through_keys(self, condition: Expr, equal: dict[int, int], other: PlanNode) -> list[Expr]:
         """A condition over key columns holds for the other side's, too. Not of DOUBLE: 0.0 equals -0.0, but is written
         otherwise."""
         used = columns_of(condition.sql)

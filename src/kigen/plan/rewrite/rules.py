@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from kigen.plan.logical import Node, Query
+from kigen.plan.logical import PlanNode, Query
 from kigen.plan.rewrite.guard_filters import guard_filters
 from kigen.plan.rewrite.join_conditions import join_conditions
 from kigen.plan.rewrite.push_filters import push_filters
 
-Rule = Callable[[list[Node]], list[Node]]
+Rule = Callable[[list[PlanNode]], list[PlanNode]]
 
 RULES: tuple[Rule, ...] = (
     guard_filters,  # what cannot raise below what might: only the former moves

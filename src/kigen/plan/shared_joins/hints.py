@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kigen.plan.expressions.columns import bare, columns_of, moved
-from kigen.plan.logical import Expr, Join, Node, Project
+from kigen.plan.logical import Expr, Join, PlanNode, Project
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class _Side:
     """An input of a join: `dropped` are columns that a projection appends to all of its input's columns, for hints
     alone."""
 
-    def __init__(self, node: Node, hints: set[int]) -> None:
+    def __init__(self, node: PlanNode, hints: set[int]) -> None:
         self.node = node
         self.dropped: set[int] = set()
         if isinstance(node, Project):
@@ -75,7 +75,7 @@ class _Side:
         """The expression of a dropped column, over the columns that remain."""
         return self.node.exprs[column] if column in self.dropped and isinstance(self.node, Project) else None
 
-    def without(self) -> Node:
+    def without(self) -> PlanNode:
         node = self.node
         if not self.dropped or not isinstance(node, Project):
             return node

@@ -11,13 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from kigen.plan.logical import Join, Node, Window
+from kigen.plan.logical import Join, PlanNode, Window
 from kigen.plan.types import Column, Schema
 
 Sizes = tuple[int, int]  # of the left and the right window: microseconds (RANGE) or rows (ROWS)
 
 
-def window_below(side: Node) -> Window:
+def window_below(side: PlanNode) -> Window:
     """The window at the foot of a side of a shared join: nothing but filters and projections stand on it."""
     while not isinstance(side, Window):
         (side,) = side.children
@@ -30,7 +30,7 @@ def reach(sizes: Sizes) -> int:
 
 
 @dataclass(frozen=True)
-class SharedJoin(Node):
+class SharedJoin(PlanNode):
     """Its inputs are the two streams: windows, filters and projections between them and the join are the join's own.
     `windows` are all different, in the order of their reach."""
 
@@ -42,7 +42,7 @@ class SharedJoin(Node):
         return self.join.schema
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[PlanNode, ...]:
         return (window_below(self.join.left).child, window_below(self.join.right).child)
 
     @property
@@ -57,7 +57,7 @@ class SharedJoin(Node):
 
 
 @dataclass(frozen=True)
-class JoinShare(Node):
+class JoinShare(PlanNode):
     """The matches that the windows `sizes` hold, with the lifetimes they give them."""
 
     child: SharedJoin
@@ -65,7 +65,7 @@ class JoinShare(Node):
     names: tuple[str, ...] = field(compare=False)  # of the columns, as the query's own join had them
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[PlanNode, ...]:
         return (self.child,)
 
     @property

@@ -17,7 +17,7 @@ from functools import partial
 from kigen.plan.expressions.columns import all_of, columns_of, movable, moved
 from kigen.plan.expressions.raising import may_raise
 from kigen.plan.join_building import types_of
-from kigen.plan.logical import Expr, Filter, Join, Node, Project, Query, Window, WindowKind
+from kigen.plan.logical import Expr, Filter, Join, PlanNode, Project, Query, Window, WindowKind
 from kigen.plan.rebuild import with_children
 from kigen.plan.shared_joins.hints import Plain, without_computed_hints
 from kigen.plan.shared_joins.share_nodes import JoinShare, SharedJoin, Sizes, reach
@@ -60,8 +60,8 @@ class _Side:
     firm: tuple[Step, ...]  # those that cannot be tested above the join instead
     loose: tuple[Expr, ...]  # those that can, over the columns of the side
 
-    def stacked(self, size: int, with_loose: bool) -> Node:
-        node: Node = replace(self.window, size=size)
+    def stacked(self, size: int, with_loose: bool) -> PlanNode:
+        node: PlanNode = replace(self.window, size=size)
         for step in self.steps if with_loose else self.firm:
             node = replace(step, child=node)
         return node
@@ -93,7 +93,7 @@ def _member(join: Join) -> _Member | None:
     return _Member(join, plain, left, right)
 
 
-def _side(node: Node) -> _Side | None:
+def _side(node: PlanNode) -> _Side | None:
     steps: list[Step] = []
     while isinstance(node, (Filter, Project)):
         steps.insert(0, node)
@@ -151,10 +151,10 @@ class _Family:
         join = replace(core, left=left, right=right, residual=residual, comparisons=hints)
         self.shared = SharedJoin(join, tuple(windows))
 
-    def share(self, join: Join, shared: SharedJoin) -> Node:
+    def share(self, join: Join, shared: SharedJoin) -> PlanNode:
         member = self._members[join]
         plain = member.plain.join
-        node: Node = JoinShare(shared, member.sizes, tuple(c.name for c in plain.schema))
+        node: PlanNode = JoinShare(shared, member.sizes, tuple(c.name for c in plain.schema))
         tests = self._tests(member, len(plain.left.schema))
         risky = [test for test in tests if may_raise(test.sql, types_of(node.schema))]
         for group in ([test for test in tests if test not in risky], risky):  # what cannot raise guards what might
@@ -180,14 +180,14 @@ class _Rewrite:
 
     def __init__(self, families: dict[Join, _Family]) -> None:
         self._families = families
-        self._done: dict[Node, Node] = {}
+        self._done: dict[PlanNode, PlanNode] = {}
 
-    def __call__(self, node: Node) -> Node:
+    def __call__(self, node: PlanNode) -> PlanNode:
         if node not in self._done:
             self._done[node] = self._new(node)
         return self._done[node]
 
-    def _new(self, node: Node) -> Node:
+    def _new(self, node: PlanNode) -> PlanNode:
         family = self._families.get(node) if isinstance(node, Join) else None
         if family is None:
             return self._inside(node)
@@ -196,7 +196,7 @@ class _Rewrite:
         assert isinstance(shared, SharedJoin)
         return family.share(node, shared)
 
-    def _inside(self, node: Node) -> Node:
+    def _inside(self, node: PlanNode) -> PlanNode:
         if isinstance(node, SharedJoin):
             join = self._inside(node.join)
             assert isinstance(join, Join)

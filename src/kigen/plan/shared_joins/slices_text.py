@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kigen.plan.labels import size_text
-from kigen.plan.logical import App, Node
+from kigen.plan.logical import App, PlanNode
 from kigen.plan.shared_joins.share_nodes import SharedJoin
 from kigen.plan.shared_joins.slices import JoinSlices, join_slices, why_together
 from kigen.plan.tasks import Task
@@ -14,7 +14,7 @@ _SECOND_US = 1_000_000
 _NAMES_SHOWN = 6
 
 
-def slice_lines(task: Task, app: App) -> dict[Node, list[str]]:
+def slice_lines(task: Task, app: App) -> dict[PlanNode, list[str]]:
     """For each shared join of the task a line for each slice: how far, for whom, and its group and weight; and whether
     they run apart."""
     why = why_together(task, app)

@@ -18,7 +18,7 @@ from typing import Any
 
 from kigen.lifetimes.accounting import Holding, served_by
 from kigen.plan.labels import describe_node
-from kigen.plan.logical import Node
+from kigen.plan.logical import PlanNode
 from kigen.plan.tasks import Task
 from kigen.spark.spec import RunSpec
 from kigen.spark.watch import memory_text
@@ -96,7 +96,7 @@ class Watching:
         self.crumb.share = 1.0
         self.phase(IDLE)
 
-    def between(self, node: Node, now_us: int) -> None:
+    def between(self, node: PlanNode, now_us: int) -> None:
         """Raises MemoryLimitReached."""
         before = self._place
         self._at(self._place_of(node))
@@ -165,7 +165,7 @@ class Watching:
         if self._together:
             self._crumbs.at(self._mark, place)
 
-    def _place_of(self, node: Node) -> int:
+    def _place_of(self, node: PlanNode) -> int:
         if id(node) not in self._places:  # an equal node of another query; it lives as long as the task
             self._places[id(node)] = self._nodes.index(node)
         return self._places[id(node)]

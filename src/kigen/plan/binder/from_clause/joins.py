@@ -36,7 +36,7 @@ from kigen.plan.binder.scope import Scope
 from kigen.plan.estimates import Rates, rows_alive
 from kigen.plan.expressions.columns import all_of, shown
 from kigen.plan.join_building import common, join_of
-from kigen.plan.logical import Expr, Filter, Join, Node
+from kigen.plan.logical import Expr, Filter, Join, PlanNode
 from kigen.plan.types import Type
 
 
@@ -44,7 +44,7 @@ from kigen.plan.types import Type
 class Base:
     """A node, and where each position of the scope is among its columns."""
 
-    node: Node
+    node: PlanNode
     places: dict[int, int]
 
     def place(self, position: int) -> int:
