@@ -9,19 +9,21 @@ import pyarrow as pa
 import pytest
 
 from kigen.connectors import Range, Rows, Source
-from kigen.plan.logical import Connector, Stream
+from kigen.plan.logical import Connector, SourceStream
 from kigen.plan.types import Column, Type
 
-MakeStream = Callable[..., Stream]
+MakeStream = Callable[..., SourceStream]
 
 
 @pytest.fixture(scope="session")
 def make_stream() -> MakeStream:
-    def make(connector: str, columns: str, timestamp: str | None = "ts", skip: bool = False, **options: Any) -> Stream:
+    def make(
+        connector: str, columns: str, timestamp: str | None = "ts", skip: bool = False, **options: Any
+    ) -> SourceStream:
         """`columns` as in an app file: 'room STRING, ts TIMESTAMP'."""
         schema = tuple(Column(c.split()[0], Type[c.split()[1]]) for c in columns.split(","))
         at = None if timestamp is None else [c.name for c in schema].index(timestamp)
-        return Stream("s", schema, Connector(connector, tuple(options.items())), at, on_error_skip=skip)
+        return SourceStream("s", schema, Connector(connector, tuple(options.items())), at, on_error_skip=skip)
 
     return make
 

@@ -18,7 +18,7 @@ from kigen.language import CqlErrors
 from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, StreamBlock
 from kigen.lifetimes.windows.window_operators import later, make_window
 from kigen.plan import bind
-from kigen.plan.logical import Stream, Window, WindowKind
+from kigen.plan.logical import SourceStream, Window, WindowKind
 
 STARTED_US = 1_767_225_600_000_000  # 2026-01-01
 GOOD = ["0001-01-01T00:00:00Z", "1969-12-31T23:59:59.999999Z", "2026-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"]
@@ -32,7 +32,7 @@ BAD = [
 FAR = ["2026-01-01T01:00:00.000001Z", "2099-01-01T00:00:00Z"]
 
 
-def stream(kind: str, more: str = "ON ERROR SKIP") -> Stream:
+def stream(kind: str, more: str = "ON ERROR SKIP") -> SourceStream:
     columns = "(v BIGINT, ts TIMESTAMP, other TIMESTAMP) TIMESTAMP BY ts"
     return bind(f"CREATE STREAM s {columns} FROM {kind} (path = 'in.{kind}') {more};").streams[0]
 
@@ -45,7 +45,7 @@ def write(folder: Path, kind: str, times: list[str]) -> None:
     (folder / f"in.{kind}").write_text(text, encoding="utf-8")
 
 
-def read(declared: Stream, folder: Path) -> Rows:
+def read(declared: SourceStream, folder: Path) -> Rows:
     source = open_source(declared, str(folder), True, STARTED_US)
     return source.read(source.advance(source.initial(), 1000))
 

@@ -22,7 +22,7 @@ Part2Sql = Callable[[Part], str]
 def plan_of(app: App) -> logical.App:
     planner = Planner(app)
     streams = tuple(
-        logical.Stream(
+        logical.SourceStream(
             s.name, schema(s.cols), logical.Connector("csv", (("path", f"{s.name}.csv"),)), s.ts, s.lateness_us
         )
         for s in app.streams

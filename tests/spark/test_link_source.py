@@ -15,7 +15,7 @@ import pytest
 from kigen.lifetimes.exchange.sent import queue_schema
 from kigen.links import READER, LinkServer, write_private
 from kigen.plan import bind
-from kigen.plan.logical import LINK, Connector, Stream
+from kigen.plan.logical import LINK, Connector, SourceStream
 from kigen.queue import Queue, SchemaMismatch
 from kigen.spark.admission.live_queues import Arrivals, Cursors, TaskQueue
 from kigen.spark.links.link_source import Access, LinkSource
@@ -45,7 +45,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         "CREATE STREAM s (v BIGINT) FROM synthetic (rate = 1, v = 'sequence'); CREATE QUERY q AS SELECT v FROM s [NOW];"
     )
     (stream,) = bind(app).streams
-    linked: Stream = replace(stream, source=Connector(LINK, (("queue", "s"), ("relation", False))))
+    linked: SourceStream = replace(stream, source=Connector(LINK, (("queue", "s"), ("relation", False))))
     queue = Queue("s", queue_schema(stream.schema, is_stream=True))
     queue.open_reader("me")
     with LinkServer([queue]) as server:

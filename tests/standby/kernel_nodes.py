@@ -34,7 +34,7 @@ from kigen.lifetimes.exchange.received import input_of_rows
 from kigen.links import Link
 from kigen.placement.cutting import Part
 from kigen.placement.nodes_file.file import NodesFile
-from kigen.plan.logical import LINK, App, Stream
+from kigen.plan.logical import LINK, App, SourceStream
 from kigen.plan.tasks import extract_tasks
 from kigen.queue import LinkError
 
@@ -201,7 +201,7 @@ class KernelRun:
         path.rename(self._folder / name)
 
 
-def table_of(app: App, stream: Stream) -> pa.Table:
+def table_of(app: App, stream: SourceStream) -> pa.Table:
     """All that a synthetic stream gives."""
     source = open_source(stream, str(app.directory), True, None)
     assert isinstance(source, SyntheticSource)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kigen.connectors.bad_rows import KEPT, shown
 from kigen.connectors.source_base import InputError, LiveSource, Rows, Source
-from kigen.plan.logical import LINK, Stream
+from kigen.plan.logical import LINK, SourceStream
 
 LIVE_US = 3_600_000_000  # of a live stream that does not say
 _NONE = np.empty(0, np.int64)
@@ -29,7 +29,7 @@ class Ahead:
     latest_us: int | None = None
 
     @staticmethod
-    def of_file(stream: Stream, started_us: int | None) -> Ahead:
+    def of_file(stream: SourceStream, started_us: int | None) -> Ahead:
         return Ahead() if stream.ahead_us is None or started_us is None else Ahead(started_us + stream.ahead_us)
 
     def any_beyond(self, times: pa.ChunkedArray) -> bool:
@@ -53,7 +53,7 @@ class Ahead:
 NO_LIMIT = Ahead()
 
 
-def without_far(rows: Rows, stream: Stream, source: Source) -> Rows:
+def without_far(rows: Rows, stream: SourceStream, source: Source) -> Rows:
     """Rows of a live stream without those that are dated too far ahead of their arrival; raises InputError unless bad
     rows are skipped."""
     if (

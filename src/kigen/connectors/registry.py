@@ -15,14 +15,14 @@ from kigen.connectors.parquet.source import ParquetSource
 from kigen.connectors.sink_base import Sink
 from kigen.connectors.source_base import Source
 from kigen.connectors.synthetic.source import SyntheticSource
-from kigen.plan.logical import Connector, Stream
+from kigen.plan.logical import Connector, SourceStream
 from kigen.plan.types import Schema
 
 SOURCES = ("csv", "parquet", "jsonl", "synthetic")
 SINKS = ("csv", "parquet", "console")
 
 
-def open_source(stream: Stream, directory: str, draining: bool, start_us: int | None) -> Source:
+def open_source(stream: SourceStream, directory: str, draining: bool, start_us: int | None) -> Source:
     """The stream's connector; no I/O yet. `start_us` is when the run began: a live synthetic stream's times, and AHEAD
     of a file, count from it."""
     match stream.source.name.lower():

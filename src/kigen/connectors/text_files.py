@@ -22,7 +22,7 @@ from kigen.connectors.csv.records import Offsets
 from kigen.connectors.input_files import Files
 from kigen.connectors.options import check_names, path_of
 from kigen.connectors.source_base import InputError, Position, Range, Rows, Source, checked
-from kigen.plan.logical import Stream
+from kigen.plan.logical import SourceStream
 
 LONGEST_RECORD = 64 << 20
 _LARGEST_RANGE = 128 << 20
@@ -53,7 +53,9 @@ class TextSource(Source):
     suffixes: tuple[str, ...] = ()
     options: tuple[str, ...] = ("path",)
 
-    def __init__(self, stream: Stream, directory: str, started_us: int | None = None, draining: bool = True) -> None:
+    def __init__(
+        self, stream: SourceStream, directory: str, started_us: int | None = None, draining: bool = True
+    ) -> None:
         owner = f"stream '{stream.name}'"
         check_names(owner, stream.source, self.options)
         if stream.timestamp is None:

@@ -28,7 +28,7 @@ from kigen.lifetimes.blocks import (
     take_columns,
 )
 from kigen.lifetimes.live_tuples import State
-from kigen.plan.logical import LINK, Stream
+from kigen.plan.logical import LINK, SourceStream
 from kigen.plan.types import arrow_schema
 
 
@@ -51,7 +51,7 @@ class StreamInput:
 
 
 class Intake:
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: SourceStream) -> None:
         self.stream = stream
         self._parts: list[tuple[pa.RecordBatch, Ints]] = []  # waiting, in the order of the log
         self._newest = BEFORE_TIME  # timestamp of any tuple so far

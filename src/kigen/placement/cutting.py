@@ -18,7 +18,7 @@ from kigen.placement.network import Network, Route, arrival_us
 from kigen.placement.nodes_file.file import NodesFile
 from kigen.placement.result import Placement
 from kigen.placement.tasks import finish_us
-from kigen.plan.logical import LINK, App, Connector, PlanNode, Query, Received, Scan, Stream, ToStream
+from kigen.plan.logical import LINK, App, Connector, PlanNode, Query, Received, Scan, SourceStream, ToStream
 from kigen.plan.rebuild import with_children
 
 _NUMBERS = 1 << 15  # operators of a node
@@ -183,7 +183,7 @@ class _Cutter:
     def _cost(self, query: Query, at: str) -> int | None:
         return None if query.cost_us is None else round(query.cost_us / self._speed[at])
 
-    def _streams(self, part: Part, at: str) -> Iterator[Stream]:
+    def _streams(self, part: Part, at: str) -> Iterator[SourceStream]:
         used = {s for q in self._queries[at] for s in q.streams}
         for stream in self._app.streams:
             if stream.name in used and stream.name not in part.received:
@@ -191,7 +191,7 @@ class _Cutter:
         for name in part.received:
             if name in used:
                 sent = part.plans[name]
-                yield Stream(
+                yield SourceStream(
                     name, sent.plan.schema, Connector(LINK, (("queue", name), ("relation", not sent.is_stream)))
                 )
 

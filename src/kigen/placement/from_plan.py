@@ -152,7 +152,7 @@ def _stream_of(node: plan.PlanNode, names: dict[plan.PlanNode, str]) -> str:
 
 
 def _source(
-    app: plan.App, stream: plan.Stream, nodes: NodesFile, profile: Profile | None, warnings: list[str]
+    app: plan.App, stream: plan.SourceStream, nodes: NodesFile, profile: Profile | None, warnings: list[str]
 ) -> Stream:
     entry = nodes.streams.get(stream.name)
     rate = entry.rate if entry is not None else None

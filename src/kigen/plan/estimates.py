@@ -19,7 +19,7 @@ from kigen.plan.logical import (
     PlanNode,
     Project,
     Scan,
-    Stream,
+    SourceStream,
     UnionAll,
     Window,
     WindowKind,
@@ -31,7 +31,7 @@ _RATE = 1000.0
 _KEPT = 0.3  # share of rows that a filter or an inequality keeps
 
 
-def declared_rates(streams: Iterable[Stream]) -> dict[str, float]:
+def declared_rates(streams: Iterable[SourceStream]) -> dict[str, float]:
     """Tuples per second of the synthetic streams."""
     rates = {s.name: s.source.option("rate") for s in streams if s.source.name.lower() == "synthetic"}
     return {name: float(rate) for name, rate in rates.items() if rate is not None}

@@ -15,7 +15,7 @@ from kigen.plan.logical import (
     PlanNode,
     Project,
     Scan,
-    Stream,
+    SourceStream,
     ToStream,
     UnionAll,
     Window,
@@ -59,7 +59,7 @@ def describe_node(node: PlanNode) -> str:
     return "union all" if isinstance(node, UnionAll) else type(node).__name__.lower()
 
 
-def stream_text(stream: Stream) -> str:
+def stream_text(stream: SourceStream) -> str:
     """A stream's clauses in a few words."""
     parts = [f"from {stream.source.name}"]
     if stream.timestamp is not None:

@@ -19,11 +19,17 @@ from kigen.connectors.casting import convert, with_ts
 from kigen.connectors.csv.records import Offsets, is_open, record_starts
 from kigen.connectors.source_base import Rows
 from kigen.connectors.text_files import Span
-from kigen.plan.logical import Stream
+from kigen.plan.logical import SourceStream
 
 
 def parse_by_text(
-    span: Span, stream: Stream, timestamp: int, file: str, width: int, places: tuple[int, ...], ahead: Ahead = NO_LIMIT
+    span: Span,
+    stream: SourceStream,
+    timestamp: int,
+    file: str,
+    width: int,
+    places: tuple[int, ...],
+    ahead: Ahead = NO_LIMIT,
 ) -> Rows:
     data = span.data
     starts = record_starts(data)

@@ -16,7 +16,7 @@ from kigen.connectors.bad_rows import BadRows, null_timestamp, shown, wrong_type
 from kigen.connectors.casting import convert_texts, with_ts
 from kigen.connectors.source_base import Rows
 from kigen.connectors.text_files import Span
-from kigen.plan.logical import Stream
+from kigen.plan.logical import SourceStream
 from kigen.plan.types import Type
 
 # Beside bool and int, which are told apart by hand.
@@ -33,7 +33,7 @@ class _Twice(ValueError):
     """A key that stands twice in an object."""
 
 
-def parse_by_line(span: Span, stream: Stream, timestamp: int, file: str, ahead: Ahead = NO_LIMIT) -> Rows:
+def parse_by_line(span: Span, stream: SourceStream, timestamp: int, file: str, ahead: Ahead = NO_LIMIT) -> Rows:
     bad = BadRows(file, stream.on_error_skip)
     found: list[list[Any]] = [[] for _ in stream.schema]
     numbers: list[int] = []
@@ -73,7 +73,7 @@ def parse_by_line(span: Span, stream: Stream, timestamp: int, file: str, ahead: 
     )
 
 
-def _column(entries: list[Any], index: int, stream: Stream, numbers: list[int], bad: BadRows) -> pa.Array:
+def _column(entries: list[Any], index: int, stream: SourceStream, numbers: list[int], bad: BadRows) -> pa.Array:
     column = stream.schema[index]
     if column.type is Type.DOUBLE:
         entries = [None if e is None else float(e) for e in entries]

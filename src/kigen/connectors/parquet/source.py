@@ -26,14 +26,14 @@ from kigen.connectors.input_files import Files
 from kigen.connectors.options import check_names, path_of
 from kigen.connectors.parquet.row_groups import Group, RowGroups
 from kigen.connectors.source_base import InputError, Position, Range, Rows, Source, checked
-from kigen.plan.logical import Stream
+from kigen.plan.logical import SourceStream
 from kigen.plan.types import Type
 
 _CHECKSUM = b"kigen.checksum"  # in a decoded group's metadata
 
 
 class ParquetSource(Source):
-    def __init__(self, stream: Stream, directory: str, started_us: int | None = None) -> None:
+    def __init__(self, stream: SourceStream, directory: str, started_us: int | None = None) -> None:
         owner = f"stream '{stream.name}'"
         check_names(owner, stream.source, ("path",))
         if stream.timestamp is None:

@@ -17,13 +17,13 @@ from kigen.connectors.options import OptionError, check_names, duration_us, numb
 from kigen.connectors.source_base import InputError, LiveSource, Position, Range, Rows, Times
 from kigen.connectors.synthetic.arrival_times import Arrivals, Bursty, Constant, Poisson
 from kigen.connectors.synthetic.generators import column_generator
-from kigen.plan.logical import Stream
+from kigen.plan.logical import SourceStream
 
 _OPTIONS = ("rate", "arrivals", "seed", "duration", "rows", "start", "burst", "every", "lasting", "phase", "delay")
 
 
 class SyntheticSource(LiveSource):
-    def __init__(self, stream: Stream, draining: bool, start_us: int | None) -> None:
+    def __init__(self, stream: SourceStream, draining: bool, start_us: int | None) -> None:
         self._owner = f"stream '{stream.name}'"
         check_names(self._owner, stream.source, _OPTIONS + tuple(c.name for c in stream.schema))
         option = stream.source.option

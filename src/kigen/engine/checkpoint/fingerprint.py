@@ -17,7 +17,7 @@ import duckdb
 
 from kigen.durable import DamagedFile, replace
 from kigen.engine.checkpoint.formats import FORMAT, migrated
-from kigen.plan.logical import App, Query, Stream
+from kigen.plan.logical import App, Query, SourceStream
 
 _FILE = "app.json"
 
@@ -79,7 +79,7 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-def _parts(declared: Stream | Query) -> dict[str, str]:
+def _parts(declared: SourceStream | Query) -> dict[str, str]:
     """A digest of each clause: enough to say which one changed. Clauses that came later, and are not written, leave no
     trace."""
     later = {"ahead_us"} if getattr(declared, "ahead_us", None) is None else set()

@@ -16,14 +16,14 @@ from kigen.lifetimes.blocks import FOREVER, Block, Fills
 from kigen.lifetimes.exchange.sent import is_end, is_mark, last_of_end, outputs_of_hole
 from kigen.lifetimes.intake import Intake, StreamInput
 from kigen.lifetimes.live_tuples import State
-from kigen.plan.logical import Stream
+from kigen.plan.logical import SourceStream
 from kigen.plan.types import arrow_schema
 
 
 class ReceivedIntake(Intake):
     """Takes tables of c0, c1, ..., `_from`, `_to`, `_holder` (kigen.lifetimes.exchange.sent), marks taken out."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: SourceStream) -> None:
         super().__init__(stream)
         self._births: list[Block] = []
         self._deaths: list[Fills] = []

@@ -15,7 +15,7 @@ from kigen.language.errors import CqlError, CqlErrors, suggest
 from kigen.language.source import Source, Span, span_of
 from kigen.plan.binder.scope import Relation
 from kigen.plan.estimates import declared_rates
-from kigen.plan.logical import PlanNode, Query, Scan, Stream, Window, WindowKind
+from kigen.plan.logical import PlanNode, Query, Scan, SourceStream, Window, WindowKind
 from kigen.plan.types import Type
 
 _KINDS = {
@@ -39,7 +39,7 @@ class Catalog:
     source: Source
     bind_query: Callable[[Catalog, QueryDecl], Query]
     errors: list[CqlError] = field(default_factory=list)
-    streams: dict[str, Stream] = field(default_factory=dict)
+    streams: dict[str, SourceStream] = field(default_factory=dict)
     declared: dict[str, QueryDecl] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)  # all declared names, broken ones too: lower-case -> as written
     _bound: dict[str, Query | None] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Catalog:
             suggest(table.name, self.names.values(), "streams and queries"),
         )
 
-    def _stream(self, stream: Stream, window: WindowDecl | None, span: Span) -> Relation:
+    def _stream(self, stream: SourceStream, window: WindowDecl | None, span: Span) -> Relation:
         if window is None:
             raise self._missing_window(stream.name, f"stream {stream.name}", span)
         return self._windowed(Scan(stream.name, stream.schema), window)

@@ -9,11 +9,11 @@ from kigen.plan.binder.catalog import type_named
 from kigen.plan.binder.connectors import FILES, SINKS, SOURCES, bind_connector
 from kigen.plan.binder.expressions.binding import resolve, typed
 from kigen.plan.binder.scope import Relation, Scope
-from kigen.plan.logical import Connector, Scan, Shed, Stream
+from kigen.plan.logical import Connector, Scan, Shed, SourceStream
 from kigen.plan.types import Column, Schema, Type
 
 
-def bind_stream(source: Source, decl: StreamDecl) -> Stream:
+def bind_stream(source: Source, decl: StreamDecl) -> SourceStream:
     """The stream, or CqlErrors with all that is wrong in its statement."""
     errors: list[CqlError] = []
     schema = _schema(source, decl, errors)
@@ -32,7 +32,7 @@ def bind_stream(source: Source, decl: StreamDecl) -> Stream:
             errors += found.errors
     if errors or connector is None:
         raise CqlErrors(errors)
-    return Stream(
+    return SourceStream(
         decl.name.text,
         schema,
         connector,

@@ -17,7 +17,7 @@ import pyarrow as pa
 from kigen.connectors import LiveSource
 from kigen.connectors.source_base import Times
 from kigen.lifetimes.expressions import evaluate
-from kigen.plan.logical import Shed, Stream
+from kigen.plan.logical import Shed, SourceStream
 from kigen.schedule.load_shedder import SECOND_US, LoadShedder, Mask
 
 SLOT_US = 100_000
@@ -25,7 +25,7 @@ _KEPT_SLOTS = 64
 
 
 class Shedding:
-    def __init__(self, stream: Stream, source: LiveSource) -> None:
+    def __init__(self, stream: SourceStream, source: LiveSource) -> None:
         assert stream.shed is not None
         self._stream, self._source, self._shed = stream, source, stream.shed
         self._known: OrderedDict[int, tuple[int, Mask]] = (
@@ -70,7 +70,7 @@ class Shedding:
 
 
 def _values(
-    shed: Shed, source: LiveSource, stream: Stream, first: int, end: int
+    shed: Shed, source: LiveSource, stream: SourceStream, first: int, end: int
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
     if shed.by is None:
         return None

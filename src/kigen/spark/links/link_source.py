@@ -25,7 +25,7 @@ from kigen.lifetimes.exchange.received import input_of_rows
 from kigen.lifetimes.exchange.sent import is_mark, queue_schema
 from kigen.links import READER, Link, Security
 from kigen.links.flight.tokens import require_private
-from kigen.plan.logical import Stream
+from kigen.plan.logical import SourceStream
 from kigen.queue import LinkError
 from kigen.queue.payload import require_columns
 from kigen.spark.links.followed import Flags, Followed
@@ -56,7 +56,7 @@ class Access:
 class LinkSource(LiveSource):
     live = marked = True
 
-    def __init__(self, stream: Stream, access: Access) -> None:
+    def __init__(self, stream: SourceStream, access: Access) -> None:
         self.stream, self._access = stream, access
         self._queue = str(stream.source.option("queue"))
         self._schema = queue_schema(stream.schema, is_stream=not stream.source.option("relation"))

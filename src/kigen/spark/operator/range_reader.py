@@ -13,7 +13,7 @@ import pyarrow as pa
 from kigen.connectors import LiveSource, Range, Rows, Source
 from kigen.connectors.ahead import without_far
 from kigen.connectors.source_base import Times
-from kigen.plan.logical import Stream
+from kigen.plan.logical import SourceStream
 from kigen.spark.admission.shedding import Shedding, kept_arrivals
 from kigen.spark.spec import RunSpec
 
@@ -74,7 +74,7 @@ class Reading:
         stream = self._spec.app.stream(piece.stream)
         return without_far(self._kept(piece, source, stream, rows), stream, source)
 
-    def _kept(self, piece: Range, source: Source, stream: Stream, rows: Rows) -> Rows:
+    def _kept(self, piece: Range, source: Source, stream: SourceStream, rows: Rows) -> Rows:
         """Without what SHED lets go."""
         if stream.shed is None or not isinstance(source, LiveSource) or not source.live or not rows.table.num_rows:
             return rows
