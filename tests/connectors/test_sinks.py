@@ -1,4 +1,4 @@
-"""Sinks: the text of results, and that cutting back to a mark leaves exactly what was there then."""
+"""Sinks: the text of results, and that cutting back to a position leaves exactly what was there then."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_csv_reader_gets_back_every_value(tmp_path: Path, rows: list[tuple[Any
     st.lists(st.lists(ROW, max_size=4), max_size=3),
     st.sampled_from(["csv", "parquet"]),
 )
-def test_cutting_back_to_a_mark(
+def test_cutting_back_to_a_position(
     tmp_path_factory: Any, kept: list[list[tuple[Any, ...]]], lost: list[list[tuple[Any, ...]]], kind: str
 ) -> None:
     folder = tmp_path_factory.mktemp("cut")
@@ -115,33 +115,33 @@ def test_cutting_back_to_a_mark(
     def content() -> dict[str, bytes]:
         return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
-    def opened(mark: dict[str, Any] | None) -> Sink:
+    def opened(position: dict[str, Any] | None) -> Sink:
         sink = sink_of(kind, folder, path="out")
-        sink.open(mark)
+        sink.open(position)
         return sink
 
     first = opened(None)
     for rows in kept:
         first.write(table_of(rows))
-    mark = json.loads(json.dumps(first.mark()))
+    position = json.loads(json.dumps(first.commit()))
     before = content()
     for rows in lost:
         first.write(table_of(rows))
-        first.mark()
+        first.commit()
     first.close()
-    opened(mark).close()
+    opened(position).close()
     assert content() == before
-    again = opened(mark)
+    again = opened(position)
     for rows in lost:
         again.write(table_of(rows))
-        again.mark()
+        again.commit()
     again.close()
     straight = opened(None)
-    straight.mark()
+    straight.commit()
     assert all(len(data) < 60 for data in content().values())  # a fresh start leaves the header at most
     for rows in kept:
         straight.write(table_of(rows))
-    assert straight.mark() == mark
+    assert straight.commit() == position
     straight.close()
     assert content() == before
 
@@ -159,9 +159,9 @@ def test_parquet_parts_hold_names_and_utc_times(tmp_path: Path) -> None:
     sink.open(None)
     row = ("é", 0.5, True, datetime(2026, 1, 1), 7)
     sink.write(table_of([row], to=None))
-    assert sink.mark() == {"parts": 1}
+    assert sink.commit() == {"parts": 1}
     sink.write(table_of([row], to=5))
-    assert sink.mark() == sink.mark() == {"parts": 2}
+    assert sink.commit() == sink.commit() == {"parts": 2}
     sink.close()
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
         "notes.txt",
@@ -188,7 +188,7 @@ def test_console(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sink = sink_of("console", tmp_path)
     sink.open(None)
     sink.write(table_of([("a", 0.5, None, datetime(2026, 1, 1) + timedelta(microseconds=1), 7)], to=None))
-    sink.mark()
+    sink.commit()
     sink.close()
     line = "q  1970-01-01T00:00:00.000000Z .. ?  a = 'a', x = 0.5, ok = NULL, t = 2026-01-01T00:00:00.000001Z, n = 7\n"
     assert capsys.readouterr().out == line

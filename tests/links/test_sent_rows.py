@@ -72,20 +72,20 @@ def test_a_batch_that_is_replayed_is_in_the_queue_once(tmp_path: Path) -> None:
         sink = LinkSink(STREAM, queue)
         sink.open(None)
         sink.write(batch(1, 2))
-        first = sink.mark()
-        assert sink.mark() == first, "nothing new: the same unit"
+        first = sink.commit()
+        assert sink.commit() == first, "nothing new: the same unit"
         sink.write(batch(3))
         sink.write(batch(4, 5))
-        sink.mark()  # and before this mark is written down, the process is killed
+        sink.commit()  # and before this position is recorded, the process is killed
     with queue_of(tmp_path) as queue:
         assert held(queue) == [1, 2, None, 3, None, 4, 5, None]
         again = LinkSink(STREAM, queue)
         again.open(first)
         again.write(batch(3))
         again.write(batch(4, 5))
-        second = again.mark()
+        second = again.commit()
         again.write(batch(6))
-        third = again.mark()
+        third = again.commit()
         assert held(queue) == [1, 2, None, 3, None, 4, 5, None, 6, None]
         assert (first, second, third) == ({"unit": 0}, {"unit": 1}, {"unit": 2})
 
@@ -95,11 +95,11 @@ def test_killed_before_anything_was_written_down(tmp_path: Path) -> None:
         sink = LinkSink(STREAM, queue)
         sink.open(None)
         sink.write(batch(1))
-        sink.mark()
+        sink.commit()
         again = LinkSink(STREAM, queue)
         again.open(None)
         again.write(batch(1))
-        again.mark()
+        again.commit()
         assert held(queue) == [1, None]
 
 
@@ -108,12 +108,12 @@ def test_the_end_ends_the_queue(tmp_path: Path) -> None:
         sink, sent = LinkSink(STREAM, queue), SentRows(STREAM)
         sink.open(None)
         sink.write(batch(1))
-        sink.mark()
+        sink.commit()
         assert queue.status()["progress_us"] != ENDED
         last = sent.finish(Fills.none(), 41)
         assert last is not None
         sink.write(stamped(last))
-        sink.mark()
+        sink.commit()
         assert queue.status()["progress_us"] == ENDED
         mark = queue.read(0, 1 << 20).batches()
         (value,) = [v for b in mark for v in b.column("_arrived").to_pylist() if is_end(v)]

@@ -64,7 +64,7 @@ def test_files_are_what_the_tables_are(tmp_path: Path, inline: int) -> None:
         for sink in made.values():
             sink.write(spool.take(payload, note))
     for sink in (*plain.values(), *made.values()):
-        sink.mark()
+        sink.commit()
         sink.close()
     assert content(tmp_path / "plain") == content(tmp_path / "made")
     assert not list((tmp_path / "ck").rglob("*.*"))

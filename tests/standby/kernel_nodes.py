@@ -135,7 +135,7 @@ class KernelRun:
             if result.finished:
                 planned.setdefault("finished", []).append(task.name)
         self._may_die()
-        marks = {name: sink.mark() for name, sink in self._links.sinks.items()}
+        marks = {name: sink.commit() for name, sink in self._links.sinks.items()}
         self._may_die()
         self._commit(planned, marks, lines)
 

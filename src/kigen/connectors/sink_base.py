@@ -1,9 +1,9 @@
-"""Where results go: a `Sink` writes tables and can say, durably, how far it has come.
+"""Defines `Sink`: the connector that writes a query's results and reports, durably, how far its output reaches.
 
-Invariant: `open(mark)` leaves exactly what had been written when `mark()` gave that mark, whatever was written or half
-written after it; so a replayed batch is neither lost nor doubled. Tables hold c0, c1, ... and `_from`, `_to` (int64
-microseconds, `_to` NULL if undetermined) or `_at`. Large results come as files that a worker has encoded
-(kigen.connectors.encoding): `adopt`.
+Invariant: `open(position)` leaves exactly what had been written when `commit` returned that position. Anything written
+or half written after it is removed, so a replayed batch is neither lost nor doubled. Tables hold c0, c1, ... and
+`_from`, `_to` (int64 microseconds, `_to` is NULL if undetermined) or `_at`. Large results arrive as files that a worker
+has encoded (kigen.connectors.encoding): see `adopt`.
 """
 
 from __future__ import annotations
@@ -16,36 +16,38 @@ import pyarrow as pa
 from kigen.connectors.encoding import Encoder
 from kigen.plan.types import Schema
 
-Mark = dict[str, Any]  # JSON
+SinkPosition = dict[str, Any]  # how far an output reaches; plain JSON, recorded in the sink log
 
 
 class Sink(ABC):
-    syncs = True  # what `mark` names outlives a power cut; False: a kill of the process only
+    """Writes the results of one query. Does no I/O before `open`."""
+
+    syncs = True  # whether committed output survives a power cut; False: it survives only a kill of the process
 
     def __init__(self, schema: Schema, is_stream: bool) -> None:
         self.schema, self.is_stream = schema, is_stream
 
     @abstractmethod
-    def open(self, mark: Mark | None) -> None:
-        """None: a fresh start, which removes what an earlier run left; else cut back to that mark."""
+    def open(self, position: SinkPosition | None) -> None:
+        """Cuts the output back to `position`. None starts afresh and removes what an earlier run left."""
 
     @abstractmethod
     def write(self, table: pa.Table) -> None: ...
 
     @abstractmethod
-    def mark(self) -> Mark:
-        """How far the output reaches; as durable as `syncs` says when this returns."""
+    def commit(self) -> SinkPosition:
+        """Makes everything written so far as durable as `syncs` says and returns how far the output reaches."""
 
     @abstractmethod
     def close(self) -> None: ...
 
-    def interrupt(self) -> None:  # noqa: B027 - most never wait
-        """Ends a `write` or `mark` that waits for somebody else, from another thread; what it was at is given up."""
+    def interrupt(self) -> None:  # noqa: B027 - most sinks never wait
+        """Ends, from another thread, a `write` or `commit` that waits for another process; its work is abandoned."""
 
     def encoder(self) -> Encoder | None:
-        """What workers encode large results with; None: results must come as tables."""
+        """Returns what workers encode large results with; None if results must arrive as tables."""
         return None
 
     def adopt(self, path: str) -> None:
-        """Take over a file that this sink's encoder has finished; it is moved or deleted."""
-        raise TypeError(f"{type(self).__name__} takes no files, got {path}")
+        """Takes over a file that this sink's encoder has finished; the file is moved or deleted."""
+        raise TypeError(f"{type(self).__name__} cannot adopt files, got {path}")

@@ -8,7 +8,7 @@ import sys
 import pyarrow as pa
 
 from kigen.connectors.encoding import output_columns
-from kigen.connectors.sink_base import Mark, Sink
+from kigen.connectors.sink_base import Sink, SinkPosition
 from kigen.plan.types import Schema, Type
 
 _LONGEST = 1000  # lines of one table
@@ -19,7 +19,7 @@ class ConsoleSink(Sink):
         super().__init__(schema, is_stream)
         self.name = name
 
-    def open(self, mark: Mark | None) -> None:
+    def open(self, position: SinkPosition | None) -> None:
         pass
 
     def write(self, table: pa.Table) -> None:
@@ -31,7 +31,7 @@ class ConsoleSink(Sink):
         if table.num_rows > _LONGEST:
             sys.stdout.write(f"{self.name}  ... and {table.num_rows - _LONGEST} more\n")
 
-    def mark(self) -> Mark:
+    def commit(self) -> SinkPosition:
         sys.stdout.flush()
         return {}
 

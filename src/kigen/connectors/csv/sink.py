@@ -1,7 +1,7 @@
 """`INTO csv (path = ...)` and `--output DIR`: one RFC 4180 file, times in ISO-8601 UTC with microseconds.
 
-Invariant: the file's bytes up to a mark never change. NULL is an empty unquoted field, the empty string `""`; doubles
-read back to the same bits.
+Invariant: the file's bytes up to a sink position never change. NULL is an empty unquoted field, the empty string
+is `""`; doubles read back to the same bits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from kigen.connectors.encoding import Encoder, Encoding, output_columns, times_of
-from kigen.connectors.sink_base import Mark, Sink
+from kigen.connectors.sink_base import Sink, SinkPosition
 from kigen.connectors.source_base import InputError
 from kigen.durable import WrittenFile, make_directories, remove, sync_directory
 from kigen.plan.types import Schema
@@ -58,16 +58,16 @@ class CsvSink(Sink):
         self._encoder = CsvEncoder(schema, is_stream)
         self._file: WrittenFile | None = None
 
-    def open(self, mark: Mark | None) -> None:
+    def open(self, position: SinkPosition | None) -> None:
         directory = os.path.dirname(self.path) or "."
         make_directories(directory, self.syncs)
-        if mark is None:
+        if position is None:
             self._file = WrittenFile(self.path)
             self._file.write(_header([column.name for column in self.schema] + list(times_of(self.is_stream))))
             if self.syncs:
                 sync_directory(directory)
             return
-        keep = int(mark["bytes"])
+        keep = int(position["bytes"])
         found = os.path.getsize(self.path) if os.path.exists(self.path) else 0
         if found < keep:
             message = (
@@ -92,7 +92,7 @@ class CsvSink(Sink):
             shutil.copyfileobj(lines, self._file, 1 << 20)
         remove(path)
 
-    def mark(self) -> Mark:
+    def commit(self) -> SinkPosition:
         assert self._file is not None, "open first"
         if self.syncs:
             self._file.sync()

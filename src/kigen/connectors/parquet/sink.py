@@ -1,7 +1,7 @@
 """`INTO parquet (path = ...)`: a directory of part-00000.parquet, part-00001.parquet, ...
 
 Invariant: a part appears by a rename, complete, and its number says its place. Small results wait in memory until
-`mark` makes a part of them; large ones come as finished parts, which are renamed.
+`commit` makes a part of them; large ones come as finished parts, which are renamed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kigen.connectors.encoding import Encoder, Encoding, output_columns, times_of
-from kigen.connectors.sink_base import Mark, Sink
+from kigen.connectors.sink_base import Sink, SinkPosition
 from kigen.connectors.source_base import InputError
 from kigen.durable import WrittenFile, make_directories, move, remove, sync_directory
 from kigen.plan.types import Schema
@@ -86,10 +86,10 @@ class ParquetSink(Sink):
     def arrow_schema(self) -> pa.Schema:
         return self._encoder.arrow_schema
 
-    def open(self, mark: Mark | None) -> None:
+    def open(self, position: SinkPosition | None) -> None:
         """Only names that a sink gives are touched: other files in the directory stay."""
         make_directories(self.path, self.syncs)
-        self._waiting, self._parts = [], 0 if mark is None else int(mark["parts"])
+        self._waiting, self._parts = [], 0 if position is None else int(position["parts"])
         for name in os.listdir(self.path):
             part = _PART.fullmatch(name)
             if _TEMPORARY.fullmatch(name) or (part and int(part.group(1)) >= self._parts):
@@ -118,7 +118,7 @@ class ParquetSink(Sink):
         self._flush()
         self._place(path)
 
-    def mark(self) -> Mark:
+    def commit(self) -> SinkPosition:
         self._flush()
         if self._renamed and self.syncs:
             sync_directory(self.path)

@@ -1,8 +1,8 @@
 """`INTO link`: the rows of a batch go into a queue of this node as one unit; whoever reads the stream finds them there.
 
 Invariant: unit n is that of the n-th batch with rows; a batch that is replayed after a kill gives the same unit again,
-which the queue knows by its number. What `mark` gives names the last unit, so after a restart numbers go on where the
-sink log stands. A queue that does not hold the unit before is not the one that the sink log speaks of: going on would
+which the queue knows by its number. What `commit` returns names the last unit, so after a restart numbers go on where
+the sink log stands. A queue that does not hold the unit before is not the one that the sink log speaks of: going on would
 leave a gap that no reader could see, so it is refused.
 """
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kigen.connectors import Sink
-from kigen.connectors.sink_base import Mark
+from kigen.connectors.sink_base import SinkPosition
 from kigen.lifetimes.exchange.sent import is_end, is_mark, outputs_of_hole, queue_schema
 from kigen.plan.logical import Query
 from kigen.queue import ENDED, Queue, QueueFull, SequenceGap
@@ -32,8 +32,8 @@ class LinkSink(Sink):
         self._batches: list[pa.RecordBatch] = []
         self._interrupted = threading.Event()
 
-    def open(self, mark: Mark | None) -> None:
-        self._unit = -1 if mark is None else int(mark["unit"])
+    def open(self, position: SinkPosition | None) -> None:
+        self._unit = -1 if position is None else int(position["unit"])
         producer = self._queue.open_producer(_PRODUCER, counts="batches")
         self._epoch, self._batches = producer.epoch, []
         self._no_gap(producer.next)
@@ -41,7 +41,7 @@ class LinkSink(Sink):
     def write(self, table: pa.Table) -> None:
         self._batches += table.select(self._columns.names).cast(self._columns).combine_chunks().to_batches()
 
-    def mark(self) -> Mark:
+    def commit(self) -> SinkPosition:
         self._jump()
         if self._batches:
             last = self._batches[-1].slice(self._batches[-1].num_rows - 1)

@@ -249,7 +249,7 @@ class BatchSink:
     def _marks(self) -> dict[str, Any]:
         """Make every output durable, several at once: most of the time goes to waiting for the disk."""
         names = [name for name, _ in self._sinks()]
-        return dict(zip(names, self._pool.map(lambda pair: pair[1].mark(), self._sinks()), strict=True))
+        return dict(zip(names, self._pool.map(lambda pair: pair[1].commit(), self._sinks()), strict=True))
 
     def _collect(self, named: Snapshots) -> None:
         """Delete snapshots that no retained state names. No worker is writing one: all rows of the batch are here."""
