@@ -12,7 +12,7 @@ import pytest
 from durable.power import PowerCut, PowerDisk
 
 from kigen.durable import standing_in
-from kigen.queue import CorruptLog, LinkError, Queue, QueueSettings
+from kigen.queue import CorruptLog, Queue, QueueError, QueueSettings
 
 SCHEMA = pa.schema([("v", pa.int64())])
 
@@ -77,7 +77,7 @@ def test_without_syncs_a_power_cut_costs_the_end_or_is_told(seed: int, tmp_path:
     with standing_in(disk), pytest.raises(PowerCut):
         work(Queue("s", SCHEMA, settings(root / "queues", "never")), rng, told)
     disk.restart()
-    with suppress(LinkError), Queue("s", SCHEMA, settings(root / "queues", "never")) as queue:
+    with suppress(QueueError), Queue("s", SCHEMA, settings(root / "queues", "never")) as queue:
         status = queue.status()
         assert rows(queue) == list(range(status["start"], status["end"]))
 

@@ -17,7 +17,7 @@ from kigen.durable import DamagedFile, make_directories, standing_in
 from kigen.lifetimes.exchange.sent import queue_schema
 from kigen.plan.logical import App, Connector, Query, Scan, Window, WindowKind
 from kigen.plan.types import Column, Type
-from kigen.queue import LinkError, Queue, QueueSettings, SequenceGap
+from kigen.queue import Queue, QueueError, QueueSettings, SequenceGap
 from kigen.spark.links.link_sink import LinkSink
 from kigen.spark.sink.batch_sink import BatchSink
 from kigen.spark.spec import RunSpec
@@ -25,7 +25,7 @@ from kigen.spark.spec import RunSpec
 SCHEMA = (Column("a", Type.BIGINT),)
 QUERY = Query("q", Window(Scan("s", SCHEMA), WindowKind.ROWS, 3))
 TOTAL = 150
-CLEAR = (DamagedFile, LinkError, InputError, StateLost)
+CLEAR = (DamagedFile, QueueError, InputError, StateLost)
 
 
 class Run:

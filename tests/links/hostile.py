@@ -22,9 +22,9 @@ import pyarrow as pa
 
 from kigen.links import LinkServer
 from kigen.links.flight.calls import give, take
-from kigen.links.flight.counters import Tally
+from kigen.links.flight.counters import TrafficCounter
 from kigen.links.flight.protocol import ACTIONS, APPEND, READ, parse
-from kigen.queue import LinkError, Queue, QueueSettings
+from kigen.queue import Queue, QueueError, QueueSettings
 from kigen.queue.payload import CODECS, Encoded, encode
 from kigen.queue.record import SIZE, TUPLES, Record, checksum
 
@@ -129,8 +129,8 @@ def records(seed: int, count: int) -> dict[str, int]:
             queue.open_producer("p", 1, counts="batches")
             how = {"stream": "s", "producer": "p", "epoch": 1, "wait_s": 0.0, "call": ""}
             try:
-                list(take(queue, how, [pa.py_buffer(data)], Tally(), lambda: None))
-            except LinkError:
+                list(take(queue, how, [pa.py_buffer(data)], TrafficCounter(), lambda: None))
+            except QueueError:
                 told["refused"] += 1
                 assert queue.status()["end"] == 0, "nothing that was refused is stored"
                 continue
@@ -179,9 +179,9 @@ def requests(seed: int, count: int) -> dict[str, int]:
                     assert how.get("follow_s", 0) <= 60
                     assert how.get("max_tuples", 1) >= 1
                     if kind == "read" and not how["wait_s"] and not how["follow_s"]:
-                        list(give(server.queue(how["stream"]), how, Tally(), lambda: None))
+                        list(give(server.queue(how["stream"]), how, TrafficCounter(), lambda: None))
                 told["answered"] += 1
-            except LinkError:
+            except QueueError:
                 told["refused"] += 1
             status = queue.status()
             assert len(status["readers"]) <= 256

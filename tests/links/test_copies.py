@@ -14,9 +14,20 @@ import pyarrow as pa
 import pytest
 from links.reference import SECURITY
 
-from kigen.links import Copies, Link, LinkServer, Patience, Security, fetch, intact, link_tree, told_of
+from kigen.links import (
+    Link,
+    LinkRefused,
+    LinkServer,
+    OfferedCopies,
+    Patience,
+    Security,
+    copy_info,
+    fetch,
+    intact,
+    link_tree,
+)
 from kigen.links.copies.fetched import LIST, checked
-from kigen.queue import ENDED, BadRequest, LinkRefused, Queue, QueueSettings, UnknownCopy
+from kigen.queue import ENDED, BadRequest, Queue, QueueSettings, UnknownCopy
 
 SCHEMA = pa.schema([("n", pa.int64())])
 
@@ -77,7 +88,7 @@ class Writer:
     """Works as a node does: a batch is planned, its state and results are written, its end is put on record; then comes
     the next."""
 
-    def __init__(self, folder: Path, copies: Copies, rng: Random) -> None:
+    def __init__(self, folder: Path, copies: OfferedCopies, rng: Random) -> None:
         self._files, self._copies, self._rng = folder / "checkpoint", copies, rng
         for name in ("offsets", "commits", "state", "sink"):
             (self._files / name).mkdir(parents=True)
@@ -133,7 +144,7 @@ class Writer:
 class Desk:
     """Of a server that only gives copies."""
 
-    def __init__(self, copies: Copies) -> None:
+    def __init__(self, copies: OfferedCopies) -> None:
         self.news = lambda: {"copy": copies.asked()}
         self.listed, self.pieces, self.done = copies.listed, copies.pieces, copies.done
 
@@ -164,7 +175,7 @@ def check(copy: Path) -> int:
 
 def test_copies_taken_at_random_moments_are_states_after_a_kill(tmp_path: Path) -> None:
     rng = Random(time.time_ns())
-    copies = Copies(tmp_path / "given", 0.0)
+    copies = OfferedCopies(tmp_path / "given", 0.0)
     writer = Writer(tmp_path / "own", copies, rng)
     threads = [threading.Thread(target=work, daemon=True) for work in (writer.feed, writer.read, writer.work)]
     with (
@@ -187,7 +198,7 @@ def test_copies_taken_at_random_moments_are_states_after_a_kill(tmp_path: Path) 
                 shutil.rmtree(target)
                 continue
             assert got is not None
-            assert told_of(target) == got.told
+            assert copy_info(target) == got.told
             link.connection.call("copy_done", copy=number)
             numbers.append(check_of(target, tmp_path / f"opened{len(numbers)}"))
             sent.append(got.changed)
@@ -208,12 +219,12 @@ def check_of(copy: Path, opened: Path) -> int:
     return check(opened)
 
 
-def served(tmp_path: Path, files: dict[str, bytes]) -> tuple[Copies, Path]:
+def served(tmp_path: Path, files: dict[str, bytes]) -> tuple[OfferedCopies, Path]:
     own = tmp_path / "own"
     for name, data in files.items():
         (own / name).parent.mkdir(parents=True, exist_ok=True)
         (own / name).write_bytes(data)
-    copies = Copies(tmp_path / "given", 0.0)
+    copies = OfferedCopies(tmp_path / "given", 0.0)
     copies.asked()
     return copies, own
 
@@ -249,9 +260,9 @@ def test_only_what_changed_travels_and_large_files_in_parts(tmp_path: Path) -> N
         with pytest.raises(UnknownCopy):
             link.connection.call("copy_list", copy=1)
         assert fetch(link, 2, None, tmp_path / "three", "none", lambda: True) is None
-        assert told_of(tmp_path / "three") is None
+        assert copy_info(tmp_path / "three") is None
     (tmp_path / "two/a/b/small").write_bytes(b"")
-    assert told_of(tmp_path / "two") is None, "a file is not as long as it was"
+    assert copy_info(tmp_path / "two") is None, "a file is not as long as it was"
 
 
 def test_a_file_that_was_damaged_on_the_way_makes_no_copy(tmp_path: Path) -> None:
@@ -264,12 +275,12 @@ def test_a_file_that_was_damaged_on_the_way_makes_no_copy(tmp_path: Path) -> Non
         desk.pieces = lambda *asked: honest(*asked).replace(b"12345", b"12X45")
         with pytest.raises(BadRequest, match=r"a/x of a copy.*damaged on the way"):
             fetch(link, 1, None, tmp_path / "one", "none", lambda: False)
-        assert told_of(tmp_path / "one") is None
+        assert copy_info(tmp_path / "one") is None
         desk.pieces = honest
         assert fetch(link, 1, None, tmp_path / "two", "none", lambda: False) is not None
     assert intact(tmp_path / "two")
     (tmp_path / "two/a/x").write_bytes(b"12X45")
-    assert told_of(tmp_path / "two") is not None, "as long as before"
+    assert copy_info(tmp_path / "two") is not None, "as long as before"
     assert not intact(tmp_path / "two")
 
 
@@ -331,14 +342,14 @@ def test_copies_are_given_to_whoever_has_the_token(tmp_path: Path) -> None:
 
 
 def test_a_copy_is_made_when_it_is_wanted_and_due_and_not_while_it_is_fetched(tmp_path: Path) -> None:
-    copies = Copies(tmp_path / "given", 3600.0)
+    copies = OfferedCopies(tmp_path / "given", 3600.0)
     assert not copies.due, "nobody has asked"
     assert copies.asked() is None
     assert copies.due
     copies.make(lambda _: {})
     assert copies.asked() == 1
     assert not copies.due, "the period is not over"
-    often = Copies(tmp_path / "often", 0.0)
+    often = OfferedCopies(tmp_path / "often", 0.0)
     often.asked()
     often.make(lambda _: {})
     often.listed(1)

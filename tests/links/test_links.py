@@ -19,19 +19,8 @@ import pytest
 from links.reference import SCHEMA, SECURITY, batch, ids
 from links.test_recovery import start
 
-from kigen.links import Acker, Link, LinkServer, LinkWriter, Patience, Security
-from kigen.queue import (
-    BadRequest,
-    Fenced,
-    LinkDown,
-    LinkRefused,
-    OffsetTrimmed,
-    Queue,
-    QueueFull,
-    QueueSettings,
-    SequenceGap,
-    UnknownStream,
-)
+from kigen.links import Acker, Link, LinkDown, LinkRefused, LinkServer, LinkWriter, Patience, Security
+from kigen.queue import BadRequest, Fenced, OffsetTrimmed, Queue, QueueFull, QueueSettings, SequenceGap, UnknownStream
 
 TOKEN = "a token of enough letters"
 IMPATIENT = Patience(patience_s=0.0, call_s=5.0)

@@ -17,7 +17,6 @@ from kigen.queue import (
     NO_PROGRESS,
     BadRequest,
     Fenced,
-    NotTold,
     OffsetAhead,
     OffsetTrimmed,
     Queue,
@@ -27,6 +26,7 @@ from kigen.queue import (
     QueueSettings,
     SchemaMismatch,
     SequenceGap,
+    TrimNoteMissing,
 )
 
 
@@ -157,7 +157,7 @@ def test_skip_moves_start_and_end_and_the_sequence_number(tmp_path: Path) -> Non
         queue.append(batch([498, 499, 500]), 498)
     with Queue("s", SCHEMA, how) as queue:
         assert ids(queue.read(500).batches()) == [500]
-        with pytest.raises(NotTold):
+        with pytest.raises(TrimNoteMissing):
             queue.read(0, skip_trimmed=True)
 
 
@@ -172,7 +172,7 @@ def test_a_note_belongs_to_its_place() -> None:
         def begins() -> tuple[int, str] | None:
             try:
                 reading = queue.read(3, skip_trimmed=True)
-            except NotTold:
+            except TrimNoteMissing:
                 return None
             return reading.first, reading.note
 

@@ -15,7 +15,7 @@ from links.reference import SCHEMA, SECURITY, batch, ids
 
 from kigen.links import LinkServer, Relay
 from kigen.links.flight.connection import Connection
-from kigen.queue import ENDED, LinkError, OffsetTrimmed, Queue, QueueSettings
+from kigen.queue import ENDED, OffsetTrimmed, Queue, QueueError, QueueSettings
 
 
 def free_address() -> str:
@@ -153,5 +153,5 @@ def test_a_relay_that_cannot_go_on_says_so(tmp_path: Path, monkeypatch: pytest.M
 def test_an_error_of_the_library_is_one_of_ours() -> None:
     """Threads expect a LinkError, and nothing else."""
     connection = Connection("127.0.0.1:1")
-    with pytest.raises(LinkError, match=r"127\.0\.0\.1:1: something of its own"):
+    with pytest.raises(QueueError, match=r"127\.0\.0\.1:1: something of its own"):
         connection.check(pa.ArrowKeyError("something of its own"))

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from links.reference import SCHEMA, batch
 
-from kigen.links import Link, LinkServer, LinkWriter, Patience, Security, read_secret, secret_in
+from kigen.links import Link, LinkRefused, LinkServer, LinkWriter, Patience, Security, read_secret, secret_in
 from kigen.links.flight import tokens
 from kigen.links.flight.protocol import ACTIONS
-from kigen.queue import BadRequest, LinkRefused, Queue
+from kigen.queue import BadRequest, Queue
 from kigen.spark.links.link_source import Access
 
 ONCE = Patience(patience_s=0.0, call_s=5.0)

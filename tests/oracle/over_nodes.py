@@ -15,7 +15,7 @@ from oracle.shapes import App
 
 from kigen.lifetimes import StreamInput, TaskRuntime
 from kigen.lifetimes.exchange.received import input_of_rows
-from kigen.placement.cutting import CannotCut, Part, cut
+from kigen.placement.cutting import CannotCut, NodePart, cut
 from kigen.placement.from_plan import from_plan
 from kigen.placement.network import Network, route_all
 from kigen.placement.nodes_file.file import parse_nodes
@@ -28,7 +28,7 @@ from kigen.plan.tasks import extract_tasks
 NODES = ("a", "b", "c")
 
 
-def random_parts(app: App, plan: logical.App, rng: Random) -> dict[str, Part] | None:
+def random_parts(app: App, plan: logical.App, rng: Random) -> dict[str, NodePart] | None:
     """None: this cut is refused. With links in a row only, b relays between a and c."""
     lines = [f"[nodes.{name}]\n" for name in NODES]
     if rng.random() < 0.5:
@@ -49,7 +49,7 @@ def random_parts(app: App, plan: logical.App, rng: Random) -> dict[str, Part] | 
 class Nodes:
     """Every task of every part, with a place in each queue it reads."""
 
-    def __init__(self, app: App, parts: dict[str, Part], rng: Random, halting: bool) -> None:
+    def __init__(self, app: App, parts: dict[str, NodePart], rng: Random, halting: bool) -> None:
         self._rng, self._halting = rng, halting
         self.queues: dict[str, list[pa.Table]] = {name: [] for part in parts.values() for name in part.made}
         self._work = []
@@ -87,7 +87,7 @@ class Nodes:
         return (input_of_rows(pa.concat_tables(queue[at:end]), self._halting), end) if end > at else (StreamInput(), at)
 
 
-def cut_app(seed: int) -> tuple[App, logical.App, dict[str, Part], Random]:
+def cut_app(seed: int) -> tuple[App, logical.App, dict[str, NodePart], Random]:
     """A random app and its parts; none where the cut is refused."""
     app = generate(seed)
     plan = bind(app_text(app))
@@ -110,7 +110,7 @@ def judged_over_nodes(seed: int) -> str:
     return "\n".join(found)
 
 
-def rows_of(part: Part, queues: dict[str, list[pa.Table]], rng: Random) -> dict[str, list[dict[str, object]]]:
+def rows_of(part: NodePart, queues: dict[str, list[pa.Table]], rng: Random) -> dict[str, list[dict[str, object]]]:
     """What a node whose streams all come from others sends, read in random pieces, its tasks saved and loaded at
     random."""
     sent: dict[str, list[dict[str, object]]] = {}

@@ -9,7 +9,15 @@ import time
 import pytest
 
 from kigen.placement.network import Network, route_all, traffic_of
-from kigen.placement.problem import Link, Node, Operator, Output, Problem, Stream, both_ways
+from kigen.placement.problem import (
+    Problem,
+    ProblemLink,
+    ProblemNode,
+    ProblemOperator,
+    ProblemOutput,
+    ProblemStream,
+    both_ways,
+)
 from kigen.placement.solver.demand import NodeDemand, local_fit
 from kigen.placement.solver.exact import ExactModel
 from kigen.placement.solver.neighbourhoods import minimise_traffic
@@ -22,32 +30,35 @@ def tiny(seed: int, period_us: float | None) -> Problem:
     """2-3 nodes in a mesh or in a line, 3-6 operators in a random directed graph."""
     rng = random.Random(seed)
     names = [f"n{i}" for i in range(rng.randint(2, 3))]
-    links: tuple[Link, ...] = tuple(l for a, b in itertools.pairwise(names) for l in both_ways(a, b))
+    links: tuple[ProblemLink, ...] = tuple(l for a, b in itertools.pairwise(names) for l in both_ways(a, b))
     if rng.random() < 0.5:
-        links = tuple(Link(a, b) for a in names for b in names if a != b)
+        links = tuple(ProblemLink(a, b) for a in names for b in names if a != b)
     streams = [
-        Stream(f"in{i}", (rng.choice(names),), rng.randint(1, 9), period_us, rng.choice((10, 50))) for i in range(2)
+        ProblemStream(f"in{i}", (rng.choice(names),), rng.randint(1, 9), period_us, rng.choice((10, 50)))
+        for i in range(2)
     ]
-    operators: list[Operator] = []
+    operators: list[ProblemOperator] = []
     for i in range(rng.randint(3, 6)):
         inputs = tuple(rng.sample([s.name for s in streams], rng.choice((1, 1, 2))))
         pinned = (rng.choice(names),) if rng.random() < 0.2 else ()
-        operators.append(Operator(f"o{i}", inputs, f"s{i}", rng.uniform(0.5, 4), rng.choice((0.3, 1.0, 1.5)), pinned))
-        streams.append(Stream(f"s{i}", bytes_per_tuple=rng.choice((10, 50))))
+        operators.append(
+            ProblemOperator(f"o{i}", inputs, f"s{i}", rng.uniform(0.5, 4), rng.choice((0.3, 1.0, 1.5)), pinned)
+        )
+        streams.append(ProblemStream(f"s{i}", bytes_per_tuple=rng.choice((10, 50))))
     read = {s for o in operators for s in o.inputs}
     ends = [o.output for o in operators if o.output not in read]
     draft = Problem(
-        tuple(Node(n) for n in names),
+        tuple(ProblemNode(n) for n in names),
         links,
         tuple(streams),
         tuple(operators),
-        tuple(Output(s, s, names[0], 1.0) for s in ends),
+        tuple(ProblemOutput(s, s, names[0], 1.0) for s in ends),
     )
     outputs = tuple(
-        Output(s, s, rng.choice(names), rng.uniform(1.5, 5) * sum(draft.work_us[o] for o in draft.needed[s]))
+        ProblemOutput(s, s, rng.choice(names), rng.uniform(1.5, 5) * sum(draft.work_us[o] for o in draft.needed[s]))
         for s in ends
     )
-    nodes = tuple(Node(n, rng.choice((0.5, 1.0, 2.0))) for n in names)
+    nodes = tuple(ProblemNode(n, rng.choice((0.5, 1.0, 2.0))) for n in names)
     return Problem(nodes, links, tuple(streams), tuple(operators), outputs)
 
 

@@ -8,19 +8,36 @@ from dataclasses import replace
 import pytest
 from kigen_lab.plans.random_plans import random_problem
 
-from kigen.placement.problem import Link, Node, Operator, Output, Problem, ProblemError, Stream, both_ways
+from kigen.placement.problem import (
+    Problem,
+    ProblemError,
+    ProblemLink,
+    ProblemNode,
+    ProblemOperator,
+    ProblemOutput,
+    ProblemStream,
+    both_ways,
+)
 from kigen.placement.solver.solve import Limits, solve
 
 
 def chain(
-    deadline_us: float, *, delay_us: float = 0.0, period_us: float | None = None, links: tuple[Link, ...] | None = None
+    deadline_us: float,
+    *,
+    delay_us: float = 0.0,
+    period_us: float | None = None,
+    links: tuple[ProblemLink, ...] | None = None,
 ) -> Problem:
     """Born on a, one free operator of 10 ms, wanted on c; a - b - c."""
     given = (*both_ways("a", "b", delay_us), *both_ways("b", "c", delay_us)) if links is None else links
-    streams = (Stream("in", ("a",), 10, period_us), Stream("out"))
-    operator = Operator("work", ("in",), "out", 1000.0, 0.5)
+    streams = (ProblemStream("in", ("a",), 10, period_us), ProblemStream("out"))
+    operator = ProblemOperator("work", ("in",), "out", 1000.0, 0.5)
     return Problem(
-        (Node("a"), Node("b"), Node("c")), given, streams, (operator,), (Output("answer", "out", "c", deadline_us),)
+        (ProblemNode("a"), ProblemNode("b"), ProblemNode("c")),
+        given,
+        streams,
+        (operator,),
+        (ProblemOutput("answer", "out", "c", deadline_us),),
     )
 
 
@@ -45,10 +62,14 @@ def test_delays_count_against_the_deadline(period_us: float | None) -> None:
 
 def test_work_of_others_on_a_pinned_node_is_told_by_how_much() -> None:
     """Two outputs of 10 ms of work each on one node, each wanted within 15 ms: one of them needs 5 ms more."""
-    streams = (Stream("p", ("a",), 10), Stream("q", ("a",), 10), Stream("x"), Stream("y"))
-    operators = (Operator("P", ("p",), "x", 1000.0), Operator("Q", ("q",), "y", 1000.0))
+    streams = (ProblemStream("p", ("a",), 10), ProblemStream("q", ("a",), 10), ProblemStream("x"), ProblemStream("y"))
+    operators = (ProblemOperator("P", ("p",), "x", 1000.0), ProblemOperator("Q", ("q",), "y", 1000.0))
     problem = Problem(
-        (Node("a"),), (), streams, operators, (Output("one", "x", "a", 15_000), Output("two", "y", "a", 15_000))
+        (ProblemNode("a"),),
+        (),
+        streams,
+        operators,
+        (ProblemOutput("one", "x", "a", 15_000), ProblemOutput("two", "y", "a", 15_000)),
     )
     placed = solve(problem, time.monotonic)
     assert not placed.holds

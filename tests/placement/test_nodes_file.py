@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from kigen.cli.main import app as command
 from kigen.placement.from_plan import from_plan, name_operators
 from kigen.placement.nodes_file.file import FIRST_PORT, NodesFileError, parse_nodes
-from kigen.placement.problem import Link
+from kigen.placement.problem import ProblemLink
 from kigen.placement.profile import ProfileError, read_profile
 from kigen.plan import bind
 
@@ -63,7 +63,7 @@ def test_what_it_gives() -> None:
     assert (car.addresses, car.rows_at_once, car.silence_us) == (("127.0.0.1:9001", "127.0.0.1:9501"), 10, 2e6)
     assert road.addresses == (f"127.0.0.1:{FIRST_PORT + 1}",)
     assert (road.speed, road.host, road.port, road.recovery) == (1.0, "127.0.0.1", FIRST_PORT + 1, "precise")
-    assert nodes.links == (Link("car", "road", 2000.0, 1e6), Link("road", "car", 2000.0, 1e6))
+    assert nodes.links == (ProblemLink("car", "road", 2000.0, 1e6), ProblemLink("road", "car", 2000.0, 1e6))
     assert nodes.period_us == 50_000
 
 

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from kigen.placement.network import Network, arrival_us, route_all
-from kigen.placement.problem import Node, Operator, Output, Problem, Stream, both_ways
-from kigen.placement.result import Task
+from kigen.placement.problem import Problem, ProblemNode, ProblemOperator, ProblemOutput, ProblemStream, both_ways
+from kigen.placement.result import PlacedTask
 from kigen.placement.tasks import extract_tasks, finish_us, late
 
 
 def branch(short_us: float, long_us: float) -> Problem:
     """The local plan of the paper's figure 6: O1 gives to O2 and O3."""
-    streams = (Stream("in", ("n",), 1), Stream("a"), Stream("b"), Stream("c"))
-    operators = (Operator("O1", ("in",), "a"), Operator("O2", ("a",), "b"), Operator("O3", ("a",), "c"))
+    streams = (ProblemStream("in", ("n",), 1), ProblemStream("a"), ProblemStream("b"), ProblemStream("c"))
+    operators = (
+        ProblemOperator("O1", ("in",), "a"),
+        ProblemOperator("O2", ("a",), "b"),
+        ProblemOperator("O3", ("a",), "c"),
+    )
     return Problem(
-        (Node("n"), Node("m")),
+        (ProblemNode("n"), ProblemNode("m")),
         both_ways("n", "m"),
         streams,
         operators,
-        (Output("x", "b", "n", short_us), Output("y", "c", "n", long_us)),
+        (ProblemOutput("x", "b", "n", short_us), ProblemOutput("y", "c", "n", long_us)),
     )
 
 
-def extracted(problem: Problem, nodes: dict[str, str], operator_us: dict[str, float]) -> tuple[Task, ...]:
+def extracted(problem: Problem, nodes: dict[str, str], operator_us: dict[str, float]) -> tuple[PlacedTask, ...]:
     arrivals = arrival_us(problem, nodes, route_all(Network(problem), nodes))
     tasks = extract_tasks(problem, nodes, operator_us, arrivals)
     assert not late(problem, arrivals, nodes, finish_us(problem, tasks, arrivals, nodes))
@@ -48,14 +52,20 @@ def test_tasks_end_where_nodes_do() -> None:
 
 
 def test_an_operator_with_two_inputs_begins_a_task() -> None:
-    streams = (Stream("in", ("n",), 1), Stream("a"), Stream("b"), Stream("c"), Stream("d"))
-    operators = (
-        Operator("O1", ("in",), "a"),
-        Operator("O2", ("in",), "b"),
-        Operator("O3", ("a", "b"), "c"),
-        Operator("O4", ("c",), "d"),
+    streams = (
+        ProblemStream("in", ("n",), 1),
+        ProblemStream("a"),
+        ProblemStream("b"),
+        ProblemStream("c"),
+        ProblemStream("d"),
     )
-    problem = Problem((Node("n"),), (), streams, operators, (Output("x", "d", "n", 10),))
+    operators = (
+        ProblemOperator("O1", ("in",), "a"),
+        ProblemOperator("O2", ("in",), "b"),
+        ProblemOperator("O3", ("a", "b"), "c"),
+        ProblemOperator("O4", ("c",), "d"),
+    )
+    problem = Problem((ProblemNode("n"),), (), streams, operators, (ProblemOutput("x", "d", "n", 10),))
     tasks = extracted(problem, dict.fromkeys(problem.operator, "n"), dict.fromkeys(problem.operator, 1.0))
     assert [t.operators for t in tasks] == [("O1",), ("O2",), ("O3", "O4")]
     assert tasks[2].sub_deadline_us == 2.0

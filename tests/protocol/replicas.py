@@ -1,5 +1,5 @@
 """Pairs of replicas, one or two in a row, between S, who makes rows, and D, who wants results: all that is decided is
-decided by the parts that run on real nodes (Parties, Steps, HandAcks, Leading, Whom); queues are lists, a micro-batch a
+decided by the parts that run on real nodes (ProducersAndReaders, Steps, HandAcks, Leading, Whom); queues are lists, a micro-batch a
 function, a connection is there or not.
 
 A row is a number: a tuple (0 and above), a mark (-1), the mark of the end (-2), or what stands for a hole (-10 less the
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kigen.links import Following
 from kigen.queue import ENDED
-from kigen.queue.producers_and_readers import Parties
+from kigen.queue.producers_and_readers import ProducersAndReaders
 from kigen.queue.record import TUPLES, Record
 from kigen.replicas.lead_tracking import LEADS_ON_S, Leading
 from kigen.replicas.relay_units import HandAcks, Steps, Unit, reached
@@ -47,14 +47,14 @@ def hole(note: str) -> pa.RecordBatch:
 
 @dataclass
 class Line:
-    """A queue: `Parties`, and the rows that are kept."""
+    """A queue: `ProducersAndReaders`, and the rows that are kept."""
 
-    parties: Parties
+    parties: ProducersAndReaders
     rows: list[int] = field(default_factory=list)
 
     @staticmethod
     def read_by(*readers: str, required: tuple[str, ...] | None = None) -> Line:
-        line = Line(Parties())
+        line = Line(ProducersAndReaders())
         for reader in readers:
             line.parties.open_reader(reader, None, None)
         line.parties.required = sorted(readers if required is None else required)

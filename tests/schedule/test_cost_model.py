@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kigen.schedule import CostModel, ScheduledTask
-from kigen.schedule.interface import Grant
+from kigen.schedule.policy_interface import Grant
 
 TRUE = np.array([40.0, 90.0, 300.0])
 FIXED = 150_000.0

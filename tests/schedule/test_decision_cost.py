@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kigen.schedule import Policy, ScheduledTask, Settings, make_policy
+from kigen.schedule import Policy, PolicySettings, ScheduledTask, make_policy
 from kigen.schedule.adaptive.basic_batch_manager import BasicBatchManager
 
 QUERIES, BATCHES = 300, 1000
@@ -14,7 +14,7 @@ QUERIES, BATCHES = 300, 1000
 
 def filled(name: str, firm: bool = False) -> Policy:
     tasks = [ScheduledTask(f"q{i}", 1e6 * (1 + i % 30), firm, 50.0) for i in range(QUERIES)]
-    policy = make_policy(name, tasks, Settings(phi_us=20_000.0, fixed_us=150_000.0))
+    policy = make_policy(name, tasks, PolicySettings(phi_us=20_000.0, fixed_us=150_000.0))
     owners = np.tile(np.arange(QUERIES), BATCHES)
     arrivals = np.repeat(np.arange(BATCHES) * 20_000.0, QUERIES)
     policy.arrived_many(owners, np.full(len(owners), 3), arrivals)

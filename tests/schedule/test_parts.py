@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kigen.schedule import ScheduledTask, Settings, make_policy
+from kigen.schedule import PolicySettings, ScheduledTask, make_policy
 from kigen.schedule.adaptive.adaptivity_controller import AdaptivityController
 from kigen.schedule.adaptive.basic_batch_manager import BasicBatch, BasicBatchManager
 from kigen.schedule.adaptive.basic_task_collector import BasicTaskCollector
@@ -134,7 +134,7 @@ def test_k_falls_when_much_is_missed_and_never_below_one() -> None:
 
 def test_a_long_batch_is_cut_before_it_makes_the_next_query_late() -> None:
     tasks = (ScheduledTask("a", 1e6, True, 10_000.0), ScheduledTask("b", 1e6, True, 10_000.0))
-    policy = make_policy("ats1", tasks, Settings(fixed_us=1_000.0, k=9, learning=False))
+    policy = make_policy("ats1", tasks, PolicySettings(fixed_us=1_000.0, k=9, learning=False))
     for slot in range(9):
         policy.arrived(0, 1, slot * 100_000.0)
     policy.arrived(1, 1, 10_000.0)

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from kigen.schedule import POLICY_NAMES, Completion, Policy, PolicyError, ScheduledTask, Settings, make_policy
+from kigen.schedule import POLICY_NAMES, Completion, Policy, PolicyError, PolicySettings, ScheduledTask, make_policy
 
 SOME = (
     ScheduledTask("urgent", 1e6, True, 100.0),
@@ -55,21 +55,21 @@ def drive(policy: Policy, seed: int, work: float) -> tuple[list[int], list[int],
 @pytest.mark.parametrize("name", POLICY_NAMES)
 def test_every_tuple_has_one_fate(name: str, work: float) -> None:
     for seed in range(3):
-        arrived, admitted, shed = drive(make_policy(name, SOME, Settings(fixed_us=20_000.0)), seed, work)
+        arrived, admitted, shed = drive(make_policy(name, SOME, PolicySettings(fixed_us=20_000.0)), seed, work)
         assert [a + s for a, s in zip(admitted, shed, strict=True)] == arrived
         assert shed[1] == shed[2] == 0, "only FIRM loses anything"
 
 
 @pytest.mark.parametrize("name", POLICY_NAMES)
 def test_draining_never_drops(name: str) -> None:
-    arrived, admitted, shed = drive(make_policy(name, SOME, Settings(fixed_us=20_000.0, may_drop=False)), 1, 3.0)
+    arrived, admitted, shed = drive(make_policy(name, SOME, PolicySettings(fixed_us=20_000.0, may_drop=False)), 1, 3.0)
     assert admitted == arrived
     assert not any(shed)
 
 
 @pytest.mark.parametrize("name", ["taat", "bts", "bts1", "ats", "ats1", "edf", "pack"])
 def test_overload_sheds_only_where_late_is_worthless(name: str) -> None:
-    _, _, shed = drive(make_policy(name, SOME, Settings(fixed_us=20_000.0)), 0, 30.0)
+    _, _, shed = drive(make_policy(name, SOME, PolicySettings(fixed_us=20_000.0)), 0, 30.0)
     assert shed[0] or shed[3]
 
 
@@ -95,7 +95,7 @@ def test_pack_keeps_two_batches_within_the_shortest_deadline() -> None:
     policy = make_policy(
         "pack",
         [ScheduledTask("a", 1e6, False, 100.0), ScheduledTask("b", 30e6, False, 100.0)],
-        Settings(fixed_us=150_000.0),
+        PolicySettings(fixed_us=150_000.0),
     )
     policy.arrived(1, 1_000_000, 0.0)
     policy.arrived(0, 10, 0.0)
@@ -105,10 +105,11 @@ def test_pack_keeps_two_batches_within_the_shortest_deadline() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "settings"), [("best", Settings()), ("pack", Settings(overload="random")), ("ats", Settings(reading="x"))]
+    ("name", "settings"),
+    [("best", PolicySettings()), ("pack", PolicySettings(overload="random")), ("ats", PolicySettings(reading="x"))],
 )
-def test_wrong_settings_say_what_to_write(name: str, settings: Settings) -> None:
+def test_wrong_settings_say_what_to_write(name: str, settings: PolicySettings) -> None:
     with pytest.raises(ValueError, match="write one of"):
         make_policy(name, SOME, settings)
     with pytest.raises(PolicyError, match="phi"):
-        make_policy("bts", SOME, Settings(phi_us=0))
+        make_policy("bts", SOME, PolicySettings(phi_us=0))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kigen.schedule import PolicyError, Settings, read_policy
+from kigen.schedule import PolicyError, PolicySettings, read_policy
 
 
 def test_a_name_alone_has_the_usual_settings() -> None:
-    assert read_policy("pack") == ("pack", Settings())
+    assert read_policy("pack") == ("pack", PolicySettings())
 
 
 def test_settings_follow_a_colon() -> None:

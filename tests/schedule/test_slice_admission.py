@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kigen.plan.shared_joins.window_hull import window_hull
-from kigen.schedule import PolicyError, ScheduledTask, Settings
+from kigen.schedule import PolicyError, PolicySettings, ScheduledTask
 from kigen.schedule.slices import ADMITTED_NAMES, SliceAdmission, SlicedTask, Unit
 
 HULL = window_hull((10.0, 12.0, 112.0, 114.0))  # order 1-2,3-4
@@ -29,7 +29,7 @@ def given(units: list[Unit]) -> list[tuple[int, int, int, int]]:
 
 
 def test_steep_slices_of_all_tuples_go_before_dear_ones() -> None:
-    admission = SliceAdmission("mqt", [sliced("a")], Settings(fixed_us=1000.0, learning=False))
+    admission = SliceAdmission("mqt", [sliced("a")], PolicySettings(fixed_us=1000.0, learning=False))
     for _ in range(10):
         admission.arrived(0, 0, 1)
         admission.arrived(0, 1, 1)
@@ -42,7 +42,9 @@ def test_steep_slices_of_all_tuples_go_before_dear_ones() -> None:
 
 
 def test_tasks_share_a_batch_evenly_and_what_one_leaves_goes_to_the_next() -> None:
-    admission = SliceAdmission("mqt", [whole("a"), whole("b"), whole("c")], Settings(fixed_us=1500.0, learning=False))
+    admission = SliceAdmission(
+        "mqt", [whole("a"), whole("b"), whole("c")], PolicySettings(fixed_us=1500.0, learning=False)
+    )
     for _ in range(100):
         admission.arrived(1, 0, 1)
         admission.arrived(2, 0, 1)
@@ -57,7 +59,7 @@ def test_tasks_share_a_batch_evenly_and_what_one_leaves_goes_to_the_next() -> No
     [(None, None, 1e6), (1e6, None, 480_000.0), (None, 700_000.0, 700_000.0), (1e5, None, 400_000.0)],
 )
 def test_how_long_a_batch_is_to_take(deadline_us: float | None, length_us: float | None, expected: float) -> None:
-    settings = Settings(fixed_us=200_000.0, length_us=length_us)
+    settings = PolicySettings(fixed_us=200_000.0, length_us=length_us)
     assert SliceAdmission("mqt", [sliced("a", deadline_us=deadline_us)], settings).length_us() == pytest.approx(
         expected
     )
@@ -65,7 +67,7 @@ def test_how_long_a_batch_is_to_take(deadline_us: float | None, length_us: float
 
 def test_what_is_evicted_is_lost_for_the_slices_that_had_not_run() -> None:
     admission = SliceAdmission(
-        "mqt", [sliced("a", (5, None))], Settings(fixed_us=1000.0, learning=False, length_us=2000.0)
+        "mqt", [sliced("a", (5, None))], PolicySettings(fixed_us=1000.0, learning=False, length_us=2000.0)
     )
     for _ in range(6):
         admission.arrived(0, 0, 1)
@@ -78,7 +80,7 @@ def test_what_is_evicted_is_lost_for_the_slices_that_had_not_run() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_every_slice_of_every_tuple_is_given_once_or_lost(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    admission = SliceAdmission(name, [sliced("a", (30, None)), whole("b")], Settings(fixed_us=2000.0))
+    admission = SliceAdmission(name, [sliced("a", (30, None)), whole("b")], PolicySettings(fixed_us=2000.0))
     arrived, ran, lost, now = np.zeros(2), np.zeros((2, 4)), np.zeros(4), 0.0
     for step in range(400):
         now += float(rng.uniform(1e4, 3e5))

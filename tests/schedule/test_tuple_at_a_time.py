@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from kigen.schedule import Completion, ScheduledTask, Settings, make_policy
+from kigen.schedule import Completion, PolicySettings, ScheduledTask, make_policy
 
 TASKS = (
     ScheduledTask("control", 30_000.0, True, 1_000.0),
@@ -21,7 +21,7 @@ TASKS = (
 @pytest.mark.parametrize("seed", range(5))
 def test_the_first_of_all_that_waits(rule: str, seed: int) -> None:
     rng = random.Random(seed)
-    policy = make_policy("taat", TASKS, Settings(rule=rule, may_drop=False))
+    policy = make_policy("taat", TASKS, PolicySettings(rule=rule, may_drop=False))
     waiting: list[tuple[float, int]] = []
     now, ran = 0.0, 0
     while ran < 400:
@@ -43,7 +43,7 @@ def test_the_first_of_all_that_waits(rule: str, seed: int) -> None:
 
 
 def test_fifo_sheds_nothing_however_late() -> None:
-    policy = make_policy("taat", TASKS, Settings(rule="fifo"))
+    policy = make_policy("taat", TASKS, PolicySettings(rule="fifo"))
     policy.arrived(0, 2, 0.0)
     decision = policy.next(1e9)
     assert (decision.admit, decision.shed) == ([(0, 1)], [])

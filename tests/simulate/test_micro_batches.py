@@ -6,14 +6,14 @@ import numpy as np
 from kigen_lab.simulate import Outcome, Workload, simulate
 from kigen_lab.simulate.deadlines.micro_batches import CLASSES_S, draw_classes, least_sdmr
 
-from kigen.schedule import Settings, make_policy
+from kigen.schedule import PolicySettings, make_policy
 
 FIXED_US, SHORTEST_US = 150_000.0, 1e6
 
 
 def run(name: str, load: float, arrivals: str = "bursty") -> tuple[Workload, Outcome]:
     workload = draw_classes(load, fixed_us=FIXED_US, seconds=120.0, arrivals=arrivals, seed=1)
-    return workload, simulate(workload, make_policy(name, workload.tasks, Settings(fixed_us=250_000.0)))
+    return workload, simulate(workload, make_policy(name, workload.tasks, PolicySettings(fixed_us=250_000.0)))
 
 
 def shortest_class(workload: Workload, outcome: Outcome) -> float:

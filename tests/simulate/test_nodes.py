@@ -13,7 +13,7 @@ from kigen_lab.simulate.nodes.model import NodeTask, Parcel, Release, Sink, Step
 from kigen_lab.simulate.nodes.node_simulation import simulate_nodes
 from kigen_lab.simulate.nodes.outcome import joined, overlapping
 
-from kigen.schedule import Settings, make_policy
+from kigen.schedule import PolicySettings, make_policy
 
 
 def give(
@@ -128,7 +128,7 @@ def test_a_micro_batch_has_its_fixed_cost_and_gives_at_its_end() -> None:
         NodeTask("u", "n", ("s",), (Step("P", 1.0, ("q",)),), 1000.0),
     )
     system = System({"n": 1.0}, tasks, (Sink("r", "r", "n", 1000.0), Sink("q", "q", "n", 1000.0)))
-    settings = Settings(fixed_us=100.0, learning=False, may_drop=False)
+    settings = PolicySettings(fixed_us=100.0, learning=False, may_drop=False)
     outcome = simulate_nodes(system, [give("s", 0.0, 5)], lambda of: make_policy("pack", of, settings), fixed_us=100.0)
     assert outcome.worst_us() == {"r": 110.0, "q": 110.0}
     assert {i.end_us for i in outcome.instances} == {110.0}

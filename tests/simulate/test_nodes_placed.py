@@ -9,7 +9,7 @@ from kigen_lab.simulate.nodes.node_simulation import simulate_nodes
 from kigen_lab.simulate.nodes.outcome import NodesOutcome
 from kigen_lab.simulate.nodes.placed import once, periodic, system_of
 
-from kigen.placement import Link, Node, Operator, Output, Problem, Stream
+from kigen.placement import Problem, ProblemLink, ProblemNode, ProblemOperator, ProblemOutput, ProblemStream
 from kigen.placement.network import Network, route_all
 from kigen.placement.solver.assemble import assemble
 from kigen.placement.solver.split import by_work
@@ -43,10 +43,19 @@ def test_both_deadlines_hold_with_o3_on_node_2_however_its_operators_hang_togeth
 
 
 def test_periods_offsets_and_links() -> None:
-    streams = (Stream("in", ("a",), 3, 1000.0, 100.0), Stream("mid"), Stream("res", bytes_per_tuple=100.0))
-    operators = (Operator("O", ("in",), "mid", 10.0, nodes=("a",)), Operator("P", ("mid",), "res", 10.0, nodes=("b",)))
-    links = (Link("a", "b", 50.0, 1e6), Link("b", "a", 7.0))
-    problem = Problem((Node("a"), Node("b", 2.0)), links, streams, operators, (Output("res", "res", "a", 900.0),))
+    streams = (
+        ProblemStream("in", ("a",), 3, 1000.0, 100.0),
+        ProblemStream("mid"),
+        ProblemStream("res", bytes_per_tuple=100.0),
+    )
+    operators = (
+        ProblemOperator("O", ("in",), "mid", 10.0, nodes=("a",)),
+        ProblemOperator("P", ("mid",), "res", 10.0, nodes=("b",)),
+    )
+    links = (ProblemLink("a", "b", 50.0, 1e6), ProblemLink("b", "a", 7.0))
+    problem = Problem(
+        (ProblemNode("a"), ProblemNode("b", 2.0)), links, streams, operators, (ProblemOutput("res", "res", "a", 900.0),)
+    )
     nodes = {"O": "a", "P": "b"}
     placement = assemble(problem, nodes, route_all(Network(problem), nodes), by_work(problem), 0.0, "given")
     outcome = simulate_nodes(system_of(problem, placement), periodic(problem, 3000.0, {"in": 400.0}))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kigen_lab.simulate import Setting, Workload, draw, run_policy, simulate
 
-from kigen.schedule import POLICY_NAMES, ScheduledTask, Settings, make_policy
+from kigen.schedule import POLICY_NAMES, PolicySettings, ScheduledTask, make_policy
 
 
 def by_hand(deadline_us: float, times: list[float], cost: float, overhead: float) -> Workload:
@@ -45,7 +45,7 @@ def test_tuples_are_conserved_and_time_adds_up(name: str) -> None:
 
 def test_soft_deadlines_lose_nothing() -> None:
     workload = draw(Setting(rate=1.0, queries=20, tuples=200, scale=900.0))
-    policy = make_policy("pack", workload.tasks, Settings(may_drop=False, fixed_us=workload.mean_overhead_us))
+    policy = make_policy("pack", workload.tasks, PolicySettings(may_drop=False, fixed_us=workload.mean_overhead_us))
     outcome = simulate(workload, policy)
     assert outcome.shed == 0
     assert outcome.missed > 0

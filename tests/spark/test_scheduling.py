@@ -15,7 +15,7 @@ from kigen.connectors.source_base import Times
 from kigen.plan import bind
 from kigen.plan.logical import App
 from kigen.plan.tasks import extract_tasks
-from kigen.schedule import POLICY_NAMES, ScheduledTask, Settings, make_policy
+from kigen.schedule import POLICY_NAMES, PolicySettings, ScheduledTask, make_policy
 from kigen.spark.admission.offsets import batch_of, initial_offset, next_offset
 from kigen.spark.admission.scheduling import Scheduling
 from kigen.spark.admission.shedding import SLOT_US, Shedding
@@ -78,7 +78,7 @@ class Play:
         self.tasks = extract_tasks(self.app)
         used = {s for task in self.tasks for s in task.streams}
         self.sources: dict[str, LiveSource] = {name: Listed(at) for name, at in times.items() if name in used}
-        self.policy = (policy, Settings(**settings))
+        self.policy = (policy, PolicySettings(**settings))
         self.offset = initial_offset(dict(self.sources), self.tasks, 0)
         self.committed = Committed()
         self.restart()
@@ -267,7 +267,7 @@ def test_a_buffer_bounds_what_waits_and_drops_the_oldest() -> None:
     tasks = extract_tasks(app)
     sources = {"s0": Listed([i * 10 for i in range(20)]), "s1": Listed([5, 15])}
     offset = initial_offset(dict(sources), tasks, 0)
-    scheduling = Scheduling(app, tasks, sources, offset["queues"], ("all", Settings()), 10**6)
+    scheduling = Scheduling(app, tasks, sources, offset["queues"], ("all", PolicySettings()), 10**6)
     for policy_now_us, dropped, read in ((95, 6, 4), (125, 0, 3), (1000, 3, 4)):
         queues = {t: {s: dict(at) for s, at in streams.items()} for t, streams in offset["queues"].items()}
         taken = scheduling.next(offset["seq"] + 1, policy_now_us, queues, Committed(), False)
@@ -281,7 +281,7 @@ def test_a_buffer_bounds_what_waits_and_drops_the_oldest() -> None:
 
 @pytest.mark.parametrize("name", POLICY_NAMES)
 def test_what_is_evicted_does_not_wait(name: str) -> None:
-    policy = make_policy(name, [ScheduledTask("a", 1e6), ScheduledTask("b", 2e6)], Settings())
+    policy = make_policy(name, [ScheduledTask("a", 1e6), ScheduledTask("b", 2e6)], PolicySettings())
     for at in range(10):
         policy.arrived(0, 3, at * 150_000.0)
         policy.arrived(1, 1, at * 150_000.0)

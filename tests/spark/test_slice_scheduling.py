@@ -26,7 +26,7 @@ from kigen.engine.checkpoint.fingerprint import CheckpointMismatch
 from kigen.lifetimes import StreamInput, TaskRuntime
 from kigen.plan import bind
 from kigen.plan.tasks import extract_tasks
-from kigen.schedule import Settings
+from kigen.schedule import PolicySettings
 from kigen.spark.admission.live_queues import queue_of
 from kigen.spark.admission.offsets import initial_offset
 from kigen.spark.admission.reader import AdmissionReader
@@ -71,7 +71,7 @@ class Play:
             scratch=str(tmp_path),
             draining=False,
             policy=policy,
-            settings=Settings(fixed_us=50_000.0, doubt=500.0, **settings),
+            settings=PolicySettings(fixed_us=50_000.0, doubt=500.0, **settings),
         )
         self.sources = {name: s for name, s in self.spec.sources(0).items() if isinstance(s, LiveSource)}
         counts = {task: len(slices.queries) for task, slices in self.spec.slices.items()}
@@ -119,7 +119,7 @@ class Play:
             for row in out.itertuples():
                 assert row.kind != "error", row.note
                 if row.kind == "lines":
-                    found = Spool(self.spec.checkpoint).take(row.payload, row.note).to_pylist()
+                    found = Spool(self.spec.checkpoint).unpack(row.payload, row.note).to_pylist()
                     lines.setdefault(row.query, Counter()).update(str(line) for line in found)
                 elif row.kind == "step":
                     note = {**json.loads(row.note), "done_us": 0, "state": None}  # told from time to time
@@ -246,7 +246,7 @@ def test_tasks_that_cannot_be_sliced_run_whole_beside_it(tmp_path: Path) -> None
         spec.tasks,
         Play(tmp_path, text).sources,
         Play(tmp_path, text).offset["queues"],
-        ("mqt", Settings()),
+        ("mqt", PolicySettings()),
         10**6,
         spec.slices,
     )

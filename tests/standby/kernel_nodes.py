@@ -32,11 +32,11 @@ from kigen.engine.run import Links
 from kigen.lifetimes import StreamInput, TaskRuntime
 from kigen.lifetimes.exchange.received import input_of_rows
 from kigen.links import Link
-from kigen.placement.cutting import Part
+from kigen.placement.cutting import NodePart
 from kigen.placement.nodes_file.file import NodesFile
 from kigen.plan.logical import LINK, App, SourceStream
 from kigen.plan.tasks import extract_tasks
-from kigen.queue import LinkError
+from kigen.queue import QueueError
 
 PIECES = (0, 1, 3, 10, 30, 10_000)
 Lines = dict[str, list[dict[str, Any]]]
@@ -107,7 +107,7 @@ class KernelRun:
         except Killed:
             pass
         except BaseException as error:
-            if not (isinstance(error, LinkError) and self._killed.is_set()):  # its server is closing
+            if not (isinstance(error, QueueError) and self._killed.is_set()):  # its server is closing
                 self.error = error
 
     def _batch(self, link: Link) -> None:
@@ -232,7 +232,7 @@ class Cluster:
     later."""
 
     def __init__(
-        self, parts: dict[str, Part], nodes: NodesFile, state: Path, own: Mapping[str, NodesFile] | None = None
+        self, parts: dict[str, NodePart], nodes: NodesFile, state: Path, own: Mapping[str, NodesFile] | None = None
     ) -> None:
         """`own`: nodes files in which others have other addresses, by name of the replica."""
         self._parts, self._nodes, self._options, self._own = parts, nodes, NodeOptions(state), own or {}

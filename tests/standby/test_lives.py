@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from kigen.engine.nodes.replica_folders import Lives, has_lives
-from kigen.links import LIST, told_of
+from kigen.links import LIST, copy_info
 
 
 def grown(lives: Lives, text: str, whole: bool = True) -> Path:
@@ -38,8 +38,8 @@ def test_copies_take_the_place_of_each_other_and_become_live(tmp_path: Path) -> 
     assert (live / "a/x").read_text() == "three"
     assert lives.copy is None, "its files change from now on: nothing may be taken over from them"
     (live / "a/x").write_text("more than before", encoding="utf-8")
-    assert told_of(live) is None
-    assert told_of(live, whole=False) == {"text": "three"}
+    assert copy_info(live) is None
+    assert copy_info(live, whole=False) == {"text": "three"}
     assert not lives.finish(grown(lives, "late")), "a copy that comes late does not take the place of what is worked on"
     assert Lives(tmp_path).newest == live, "a restart finds it"
     lives.rest()

@@ -14,11 +14,11 @@ from kigen.cli.loading import load
 from kigen.cli.node_commands import NodesArguments, placed_parts
 from kigen.engine.nodes.batch_advice import with_batches
 from kigen.engine.nodes.standby_rules import NEVER, following, notes_on, readers_of, skips
-from kigen.placement.cutting import Part
+from kigen.placement.cutting import NodePart
 from kigen.placement.nodes_file.file import STANDBY_PORT, NodeEntry, NodesFile, NodesFileError, parse_nodes
 
 
-def parts_of(pair: Pair) -> tuple[NodesFile, dict[str, Part]]:
+def parts_of(pair: Pair) -> tuple[NodesFile, dict[str, NodePart]]:
     assert load(pair.app).queries
     arguments = NodesArguments(
         pair.app, pair.app.with_name("nodes.toml"), "deadline", 10, None, pair.state, None, "pack", None

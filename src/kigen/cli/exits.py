@@ -38,7 +38,7 @@ _RUN_FAILED = {
     "CheckpointInUse",
     "SparkUnavailable",
     "ContestantFailed",
-    "LinkError",
+    "QueueError",
     "NodeFailed",
     "DamagedFile",
 }

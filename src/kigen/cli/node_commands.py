@@ -29,16 +29,16 @@ from kigen.engine.nodes.passive_node import PassiveNode
 from kigen.engine.nodes.replica_folders import has_lives
 from kigen.engine.nodes.standby_rules import PASSIVE, check_pairing, replica_name
 from kigen.engine.options import RunOptions
-from kigen.links import STATUS, Link, Patience
-from kigen.placement.cutting import Part, cut
+from kigen.links import STATUS, Link, LinkRefused, Patience
+from kigen.placement.cutting import NodePart, cut
 from kigen.placement.from_plan import from_plan
 from kigen.placement.nodes_file.file import NodesFile, NodesFileError
 from kigen.placement.nodes_file.values import suggest
 from kigen.placement.result import Placement
 from kigen.placement.stored import fingerprint, from_json, to_json
-from kigen.queue import LinkError, LinkRefused
+from kigen.queue import QueueError
 from kigen.replicas.passive_election import COPIES
-from kigen.spark.watch.memory import DEFAULT
+from kigen.spark.defaults import DEFAULT_MEMORY
 
 _POLL_S = 0.05
 _ASK = Patience(patience_s=0.0, call_s=1.0)  # again and again
@@ -59,7 +59,7 @@ class NodesArguments:
     output: Path | None
     policy: str
     duration: str | None
-    memory: str = DEFAULT
+    memory: str = DEFAULT_MEMORY
 
     def __post_init__(self) -> None:
         """What every node would refuse is refused before one is started."""
@@ -79,7 +79,7 @@ def state_of(nodes_file: Path, given: Path | None) -> Path:
     return (given or nodes_file.with_suffix(".state")).absolute()
 
 
-def placed_parts(arguments: NodesArguments) -> tuple[NodesFile, Placement, dict[str, Part]]:
+def placed_parts(arguments: NodesArguments) -> tuple[NodesFile, Placement, dict[str, NodePart]]:
     """What every node does. The placement is decided once and kept in the state directory: all nodes, and restarts,
     work by the same."""
     app, (nodes, chosen) = load(arguments.app_file, arguments.output), with_batches(load_nodes(arguments.nodes_file))
@@ -150,7 +150,7 @@ def node_app(name: str, arguments: NodesArguments, together: bool, replica: int 
 
 
 def make_node(
-    parts: dict[str, Part], name: str, nodes: NodesFile, options: NodeOptions, replica: int
+    parts: dict[str, NodePart], name: str, nodes: NodesFile, options: NodeOptions, replica: int
 ) -> NodeRun | PassiveNode:
     """Raises NodesFileError if its files are those of another kind of standby."""
     folder, passive = options.state / replica_name(name, replica), nodes.entry(name).standby == PASSIVE
@@ -189,7 +189,7 @@ def _run(engine: Engine, node: NodeRun | PassiveNode, stopped: AskedToStop, go: 
         pass
 
 
-def describe(part: Part) -> list[str]:
+def describe(part: NodePart) -> list[str]:
     """What a node does, in a few lines."""
     wanted = [q.name for q in part.app.queries if not q.sent]
     lines = [f"node {part.node}: " + (f"gives {', '.join(wanted)}" if wanted else "gives nothing itself")]
@@ -217,7 +217,7 @@ def ask(nodes: NodesFile, state: Path, name: str, replica: int = 0, patience: Pa
         return link.about() or None  # it has begun to serve, and has nothing to say yet
     except LinkRefused:
         raise
-    except LinkError:
+    except QueueError:
         return None
     finally:
         link.close()

@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass, field
 
 from kigen.durable import POWER, durability_of
-from kigen.schedule import DEFAULT_POLICY, Settings, read_policy
+from kigen.schedule import DEFAULT_POLICY, PolicySettings, read_policy
 from kigen.spark.spec import BATCH_ROWS, INLINE_BYTES
-from kigen.spark.watch.memory import DEFAULT, SizeError, limit_bytes
+from kigen.spark.watch.memory import DEFAULT_MEMORY, SizeError, limit_bytes
 
 LIFETIMES = ("dt", "nt")
 
@@ -30,7 +30,9 @@ class RunOptions:
     lifetime: str = "dt"
     policy: str = DEFAULT_POLICY  # a name, and settings after a colon: ats:kp=1,ki=10,phi=100ms
     duration_s: float | None = None
-    memory: str | int = DEFAULT  # of all workers of the run: bytes, a size such as 4GB, or a share of the machine
+    memory: str | int = (
+        DEFAULT_MEMORY  # of all workers of the run: bytes, a size such as 4GB, or a share of the machine
+    )
     batch_rows: int = field(default_factory=lambda: _setting("KIGEN_BATCH_ROWS", BATCH_ROWS))
     partitions: int | None = None  # tasks that run at once; None: one a core
     inline_bytes: int = field(default_factory=lambda: _setting("KIGEN_INLINE_BYTES", INLINE_BYTES))
@@ -66,7 +68,7 @@ class RunOptions:
         return self.durability == POWER
 
     @property
-    def scheduling(self) -> tuple[str, Settings]:
+    def scheduling(self) -> tuple[str, PolicySettings]:
         return read_policy(self.policy)
 
 

@@ -27,10 +27,10 @@ from kigen.engine.result import Progress, QueryProgress, RunResult, report_of
 from kigen.lifetimes import EvaluationError
 from kigen.plan.logical import App, Connector, Query
 from kigen.plan.paths import conflicts
-from kigen.queue import LinkError
+from kigen.queue import QueueError
 from kigen.spark.links.link_source import Access
-from kigen.spark.operator.dropped_tuples import sink_of_shed
-from kigen.spark.pipeline import Pipeline, warm_up, was_killed
+from kigen.spark.operator.dropped_tuples import shed_output_name
+from kigen.spark.pipeline import Pipeline, is_process_death, warm_up
 from kigen.spark.session.start import gist, jvm_pid, log_path, sync_files
 from kigen.spark.sink.batch_sink import BatchSink, Outputs
 from kigen.spark.sink.results import results_sink
@@ -76,7 +76,7 @@ def warm(spark: Any, app: App, options: RunOptions, access: Access) -> None:
         try:
             warm_up(spark, _spec(app, options, Path(scratch), Path(scratch), access))
         except Exception as error:
-            if was_killed(error):
+            if is_process_death(error):
                 raise SparkDied(
                     f"Spark was killed while it started: {gist(error)} (Spark's log: {log_path()})"
                 ) from error
@@ -173,8 +173,10 @@ class Run:
                 mine.append((f"{query.name} results", results_sink(query, self._results)))
         for stream in self.app.streams:
             if stream.shed is not None and stream.shed.into is not None:
-                into = open_sink(stream.shed.into, stream.schema, True, self.app.directory, sink_of_shed(stream.name))
-                outputs[sink_of_shed(stream.name)] = [(f"{stream.name} shed", into)]
+                into = open_sink(
+                    stream.shed.into, stream.schema, True, self.app.directory, shed_output_name(stream.name)
+                )
+                outputs[shed_output_name(stream.name)] = [(f"{stream.name} shed", into)]
         return outputs
 
     @property
@@ -206,7 +208,7 @@ class Run:
             self._sink.start_clock()
             self._pipeline = Pipeline(spark, self._spec, self._sink)
         except Exception as error:
-            if was_killed(error):
+            if is_process_death(error):
                 raise SparkDied(
                     f"Spark was killed while it started: {gist(error)} (Spark's log: {log_path()})"
                 ) from error
@@ -276,7 +278,7 @@ class Run:
         if failure is None:
             return
         error = self._sink.error or self._sink.scratch.error()
-        if isinstance(error, (InputError, EvaluationError, MemoryLimitReached, OSError, DamagedFile, LinkError)):
+        if isinstance(error, (InputError, EvaluationError, MemoryLimitReached, OSError, DamagedFile, QueueError)):
             raise error
         died = self._death(f"{error} {failure}")
         if died is not None:
@@ -287,9 +289,9 @@ class Run:
     def _death(self, failure: str) -> str | None:
         """Which process of Spark's died, and why, in one sentence."""
         if self._pipeline is not None and self._pipeline.lost:
-            return worker_deaths.java_died(log_path(), self._overseer.killed_for_memory)
+            return worker_deaths.describe_java_death(log_path(), self._overseer.killed_for_memory)
         named = self._overseer.death(failure)
-        if named is None and worker_deaths.of_a_worker(failure):
+        if named is None and worker_deaths.is_worker_death(failure):
             return f"a Python worker of Spark's ended unexpectedly: {gist(failure)} (Spark's log: {log_path()})"
         return named
 

@@ -1,7 +1,8 @@
 """Links between processes: queues over Arrow Flight, relays, and copies of files."""
 
-from kigen.links.copies.fetched import LIST, Fetched, fetch, intact, told_of
-from kigen.links.copies.offered import Copies, link_tree
+from kigen.links.copies.fetched import LIST, Fetched, copy_info, fetch, intact
+from kigen.links.copies.offered import OfferedCopies, link_tree
+from kigen.links.errors import LinkDown, LinkError, LinkRefused
 from kigen.links.flight.acker import Acker
 from kigen.links.flight.address import Address, Security
 from kigen.links.flight.client import Link, Received
@@ -32,23 +33,26 @@ __all__ = [
     "TOKEN",
     "Acker",
     "Address",
-    "Copies",
     "Fetched",
     "Following",
     "Link",
+    "LinkDown",
+    "LinkError",
+    "LinkRefused",
     "LinkServer",
     "LinkWriter",
+    "OfferedCopies",
     "Patience",
     "Received",
     "Relay",
     "Security",
     "Watch",
+    "copy_info",
     "fetch",
     "intact",
     "link_tree",
     "read_secret",
     "secret_in",
     "software",
-    "told_of",
     "write_private",
 ]

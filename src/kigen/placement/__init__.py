@@ -1,18 +1,26 @@
 """Where operators run, which way streams take, and how deadlines are split."""
 
-from kigen.placement.problem import Link, Node, Operator, Output, Problem, ProblemError, Stream
-from kigen.placement.result import LinkLoad, NodeLoad, Placement, Task
+from kigen.placement.problem import (
+    Problem,
+    ProblemError,
+    ProblemLink,
+    ProblemNode,
+    ProblemOperator,
+    ProblemOutput,
+    ProblemStream,
+)
+from kigen.placement.result import LinkLoad, NodeLoad, PlacedTask, Placement
 
 __all__ = [
-    "Link",
     "LinkLoad",
-    "Node",
     "NodeLoad",
-    "Operator",
-    "Output",
+    "PlacedTask",
     "Placement",
     "Problem",
     "ProblemError",
-    "Stream",
-    "Task",
+    "ProblemLink",
+    "ProblemNode",
+    "ProblemOperator",
+    "ProblemOutput",
+    "ProblemStream",
 ]

@@ -29,7 +29,7 @@ class CannotCut(ValueError):
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentStream:
     """A stream that a node has a queue of."""
 
     plan: PlanNode
@@ -40,17 +40,17 @@ class Sent:
 
 
 @dataclass
-class Part:
+class NodePart:
     """What one node does. `made`: streams it computes for others; `received`: stream -> the node before it on the way;
     `readers`: stream -> the nodes that read it from here. A stream that is received and read on is relayed."""
 
     node: str
     app: App
-    made: dict[str, Sent] = field(default_factory=dict)
+    made: dict[str, SentStream] = field(default_factory=dict)
     received: dict[str, str] = field(default_factory=dict)
     readers: dict[str, list[str]] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)  # received streams that its own app reads
-    plans: dict[str, Sent] = field(default_factory=dict)  # of all streams it has a queue of
+    plans: dict[str, SentStream] = field(default_factory=dict)  # of all streams it has a queue of
 
     @property
     def read_by(self) -> set[str]:
@@ -58,7 +58,7 @@ class Part:
         return {name for names in self.readers.values() for name in names}
 
 
-def cut(app: App, nodes: NodesFile, planned: PlacedPlan, placed: Placement) -> dict[str, Part]:
+def cut(app: App, nodes: NodesFile, planned: PlacedPlan, placed: Placement) -> dict[str, NodePart]:
     return _Cutter(app, nodes, planned, placed).parts()
 
 
@@ -73,14 +73,14 @@ class _Cutter:
         finish = finish_us(problem, placed.tasks, arrival_us(problem, placed.nodes, placed.routes), placed.nodes)
         self._finish = {name.removesuffix(" >"): round(us) for name, us in finish.items()}
         self._parts = {
-            n.name: Part(n.name, App((), (), app.directory, first_number=(i + 1) * _NUMBERS, sharing=app.sharing))
+            n.name: NodePart(n.name, App((), (), app.directory, first_number=(i + 1) * _NUMBERS, sharing=app.sharing))
             for i, n in enumerate(nodes.nodes)
         }
         self._queries: dict[str, list[Query]] = {n.name: [] for n in nodes.nodes}
         self._asked: set[tuple[str, str]] = set()
         self._waiting: list[tuple[str, PlanNode, str]] = []  # stream, its plan, who needs it
 
-    def parts(self) -> dict[str, Part]:
+    def parts(self) -> dict[str, NodePart]:
         for query in self._app.queries:
             at = self._wanted[query.name]
             here = self._host(query.root, at) == at
@@ -134,13 +134,13 @@ class _Cutter:
         self._parts[at].used.add(name)
         for before, after in self._way(name, host, at):
             self._parts[after].received[name] = before
-            self._parts[after].plans[name] = self._parts[before].plans[name] = Sent(node)
+            self._parts[after].plans[name] = self._parts[before].plans[name] = SentStream(node)
             readers = self._parts[before].readers.setdefault(name, [])
             if after not in readers:
                 readers.append(after)
         if name in self._parts[host].made:
             return
-        self._parts[host].made[name] = Sent(node)
+        self._parts[host].made[name] = SentStream(node)
         self._check(name, node)
         deadline = self._finish.get(name)
         costs = [
@@ -183,7 +183,7 @@ class _Cutter:
     def _cost(self, query: Query, at: str) -> int | None:
         return None if query.cost_us is None else round(query.cost_us / self._speed[at])
 
-    def _streams(self, part: Part, at: str) -> Iterator[SourceStream]:
+    def _streams(self, part: NodePart, at: str) -> Iterator[SourceStream]:
         used = {s for q in self._queries[at] for s in q.streams}
         for stream in self._app.streams:
             if stream.name in used and stream.name not in part.received:
@@ -196,6 +196,6 @@ class _Cutter:
                 )
 
 
-def parts_used(parts: Mapping[str, Part]) -> list[str]:
+def parts_used(parts: Mapping[str, NodePart]) -> list[str]:
     """Nodes that have something to do: queries, or streams to relay."""
     return [name for name, part in parts.items() if part.app.queries or part.received]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kigen.placement.problem import Problem
-from kigen.placement.result import Placement, Task
+from kigen.placement.result import PlacedTask, Placement
 
 Label = Callable[[str], str]
 
@@ -72,7 +72,7 @@ def verdict(problem: Problem, placed: Placement) -> str:
     )
 
 
-def _task_lines(problem: Problem, placed: Placement, task: Task, labels: Mapping[str, str]) -> list[str]:
+def _task_lines(problem: Problem, placed: Placement, task: PlacedTask, labels: Mapping[str, str]) -> list[str]:
     head = f"  task {task.name}: reads {', '.join(task.inputs)}, sub-deadline {time_text(task.sub_deadline_us)}"
     head += f", work {time_text(task.work_us)}"
     if task.period_us is not None:
@@ -128,7 +128,7 @@ def placement_json(problem: Problem, placed: Placement, labels: Mapping[str, str
     }
 
 
-def _task_json(task: Task) -> dict[str, Any]:
+def _task_json(task: PlacedTask) -> dict[str, Any]:
     return {
         "name": task.name,
         "operators": list(task.operators),

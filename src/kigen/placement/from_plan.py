@@ -14,10 +14,9 @@ from dataclasses import dataclass
 
 from kigen.placement.nodes_file.file import NodesFile, NodesFileError
 from kigen.placement.nodes_file.values import suggest
-from kigen.placement.problem import Operator, Output, Problem, Stream
+from kigen.placement.problem import Problem, ProblemOperator, ProblemOutput, ProblemStream
 from kigen.placement.profile import Profile
 from kigen.plan import logical as plan
-from kigen.plan.explain import tree_children
 from kigen.plan.tasks import extract_tasks
 from kigen.plan.types import Schema, Type
 
@@ -79,12 +78,12 @@ def from_plan(app: plan.App, nodes: NodesFile, profile: Profile | None = None) -
         kind = kind_of(node)
         cost = given.cost_us if given is not None and given.cost_us is not None else costs.get(name)
         guessed += cost is None
-        inputs = tuple(dict.fromkeys(_stream_of(child, names) for child in tree_children(node)))
+        inputs = tuple(dict.fromkeys(_stream_of(child, names) for child in node.shown_children))
         share = given.selectivity if given is not None else None
         if share is None:
             share = _selectivity(app, node, kind, profile)
         operators.append(
-            Operator(
+            ProblemOperator(
                 name,
                 inputs,
                 f"{name} >",
@@ -93,7 +92,7 @@ def from_plan(app: plan.App, nodes: NodesFile, profile: Profile | None = None) -
                 given.nodes if given is not None else (),
             )
         )
-        streams.append(Stream(f"{name} >", bytes_per_tuple=_bytes(node.schema, node.is_stream)))
+        streams.append(ProblemStream(f"{name} >", bytes_per_tuple=_bytes(node.schema, node.is_stream)))
     if guessed:
         warnings.append(
             f"{guessed} of {len(names)} operators have no measured cost: they are guessed. Give --profile FILE, a "
@@ -101,7 +100,7 @@ def from_plan(app: plan.App, nodes: NodesFile, profile: Profile | None = None) -
             "'kigen run --report FILE' of a trial wrote, or cost_us in the nodes file"
         )
     outputs = tuple(
-        Output(
+        ProblemOutput(
             q.name, _stream_of(q.root, names), _sink(nodes, q.name), float(q.deadline_us or nodes.default_deadline_us)
         )
         for q in app.queries
@@ -153,7 +152,7 @@ def _stream_of(node: plan.PlanNode, names: dict[plan.PlanNode, str]) -> str:
 
 def _source(
     app: plan.App, stream: plan.SourceStream, nodes: NodesFile, profile: Profile | None, warnings: list[str]
-) -> Stream:
+) -> ProblemStream:
     entry = nodes.streams.get(stream.name)
     rate = entry.rate if entry is not None else None
     if rate is None and isinstance(stream.source.option("rate"), int | float):
@@ -172,7 +171,7 @@ def _source(
     period = (entry.period_us if entry is not None else None) or nodes.period_us
     size = entry.tuple_bytes if entry is not None and entry.tuple_bytes is not None else _bytes(stream.schema, True)
     born = entry.born if entry is not None else (nodes.nodes[0].name,)
-    return Stream(stream.name, born, rate * period / 1e6, period, size)
+    return ProblemStream(stream.name, born, rate * period / 1e6, period, size)
 
 
 def _bytes(schema: Schema, is_stream: bool) -> float:

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
-from kigen.placement.problem import Link, Problem
+from kigen.placement.problem import Problem, ProblemLink
 
 Route = tuple[tuple[str, str], ...]
 
@@ -22,7 +22,7 @@ class Network:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self._trees: dict[str, dict[str, tuple[int, float, str]]] = {}
-        self._out: dict[str, list[Link]] = defaultdict(list)
+        self._out: dict[str, list[ProblemLink]] = defaultdict(list)
         for link in problem.links:
             self._out[link.source].append(link)
 

@@ -20,13 +20,13 @@ class ProblemError(ValueError):
 
 
 @dataclass(frozen=True)
-class Node:
+class ProblemNode:
     name: str
     speed: float = 1.0  # an operator of cost c takes c / speed here
 
 
 @dataclass(frozen=True)
-class Link:
+class ProblemLink:
     """One direction. `bytes_per_s` None: more than anyone sends."""
 
     source: str
@@ -40,7 +40,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Stream:
+class ProblemStream:
     """`born`: the nodes whose sources give it; empty for what an operator gives, whose `tuples` and `period_us` follow
     from its inputs."""
 
@@ -52,7 +52,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Operator:
+class ProblemOperator:
     """`nodes`: where it may run; empty: anywhere. `waits`: one run for a tuple from each input (the paper's operators
     of several inputs); otherwise each tuple of each input is one run. `selectivity`: tuples out for each run."""
 
@@ -66,7 +66,7 @@ class Operator:
 
 
 @dataclass(frozen=True)
-class Output:
+class ProblemOutput:
     """`stream` is wanted at node `sink` within `deadline_us` of the birth of the tuples it comes from."""
 
     name: str
@@ -77,11 +77,11 @@ class Output:
 
 @dataclass(frozen=True)
 class Problem:
-    nodes: tuple[Node, ...]
-    links: tuple[Link, ...]
-    streams: tuple[Stream, ...]
-    operators: tuple[Operator, ...]
-    outputs: tuple[Output, ...]
+    nodes: tuple[ProblemNode, ...]
+    links: tuple[ProblemLink, ...]
+    streams: tuple[ProblemStream, ...]
+    operators: tuple[ProblemOperator, ...]
+    outputs: tuple[ProblemOutput, ...]
 
     def __post_init__(self) -> None:
         for kind in ("nodes", "streams", "operators", "outputs"):
@@ -120,23 +120,23 @@ class Problem:
     # -------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def node(self) -> dict[str, Node]:
+    def node(self) -> dict[str, ProblemNode]:
         return {n.name: n for n in self.nodes}
 
     @cached_property
-    def stream(self) -> dict[str, Stream]:
+    def stream(self) -> dict[str, ProblemStream]:
         return {s.name: s for s in self.streams}
 
     @cached_property
-    def operator(self) -> dict[str, Operator]:
+    def operator(self) -> dict[str, ProblemOperator]:
         return {o.name: o for o in self.operators}
 
     @cached_property
-    def output(self) -> dict[str, Output]:
+    def output(self) -> dict[str, ProblemOutput]:
         return {o.name: o for o in self.outputs}
 
     @cached_property
-    def link(self) -> dict[tuple[str, str], Link]:
+    def link(self) -> dict[tuple[str, str], ProblemLink]:
         return {(l.source, l.target): l for l in self.links}
 
     # --- structure
@@ -238,13 +238,15 @@ class Problem:
         """What a stream costs on a link: bytes a second, or bytes where there is no period."""
         return {s: size if (p := self.period_us[s]) is None else size * 1e6 / p for s, size in self.size_bytes.items()}
 
-    def _runs(self, op: Operator, tuples: dict[str, float]) -> float:
+    def _runs(self, op: ProblemOperator, tuples: dict[str, float]) -> float:
         counts = [tuples[s] for s in op.inputs]
         return max(counts) if op.waits else sum(counts)
 
 
-def both_ways(source: str, target: str, delay_us: float = 0.0, bytes_per_s: float | None = None) -> tuple[Link, Link]:
-    return Link(source, target, delay_us, bytes_per_s), Link(target, source, delay_us, bytes_per_s)
+def both_ways(
+    source: str, target: str, delay_us: float = 0.0, bytes_per_s: float | None = None
+) -> tuple[ProblemLink, ProblemLink]:
+    return ProblemLink(source, target, delay_us, bytes_per_s), ProblemLink(target, source, delay_us, bytes_per_s)
 
 
 def _require(held: bool, message: str) -> None:
@@ -263,7 +265,7 @@ def _twice(names: list[str]) -> str:
     return ", ".join(sorted({n for n in names if names.count(n) > 1}))
 
 
-def _origin(stream: Stream, maker: str | None) -> str:
+def _origin(stream: ProblemStream, maker: str | None) -> str:
     if maker is not None:
         return (
             f"stream {stream.name} is given by operator {maker} and born at {', '.join(stream.born)}: it must be "

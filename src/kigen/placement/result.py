@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Task:
+class PlacedTask:
     """What a node schedules: operators that run one after the other on a tuple, without a queue between them.
     `sub_deadline_us` counts from the creation of (tuple, task): the arrival of the tuple in the task's input."""
 
@@ -55,7 +55,7 @@ class Placement:
     routes: dict[str, tuple[tuple[str, str], ...]]
     sub_deadlines_us: dict[tuple[str, str], float]
     operator_us: dict[str, float]
-    tasks: tuple[Task, ...]
+    tasks: tuple[PlacedTask, ...]
     node_loads: dict[str, NodeLoad]
     link_loads: tuple[LinkLoad, ...]
     traffic: float
@@ -71,5 +71,5 @@ class Placement:
         """Of the traffic: 0 is proven best."""
         return 0.0 if self.traffic <= self.bound else (self.traffic - self.bound) / self.traffic
 
-    def tasks_of(self, node: str) -> tuple[Task, ...]:
+    def tasks_of(self, node: str) -> tuple[PlacedTask, ...]:
         return tuple(t for t in self.tasks if t.node == node)

@@ -11,7 +11,7 @@ from typing import Any
 
 from kigen.placement.from_plan import PlacedPlan
 from kigen.placement.nodes_file.file import NodesFile
-from kigen.placement.result import LinkLoad, NodeLoad, Placement, Task
+from kigen.placement.result import LinkLoad, NodeLoad, PlacedTask, Placement
 from kigen.plan.logical import App
 
 FORMAT = 1
@@ -48,7 +48,7 @@ def from_json(stored: Any, of: str, file: str) -> Placement:
     value = dict(stored["placement"])
     value["sub_deadlines_us"] = {(output, operator): us for output, operator, us in value["sub_deadlines_us"]}
     value["routes"] = {stream: tuple((a, b) for a, b in links) for stream, links in value["routes"].items()}
-    value["tasks"] = tuple(Task(**_tuples(task, "operators", "inputs", "outputs")) for task in value["tasks"])
+    value["tasks"] = tuple(PlacedTask(**_tuples(task, "operators", "inputs", "outputs")) for task in value["tasks"])
     value["node_loads"] = {node: NodeLoad(**load) for node, load in value["node_loads"].items()}
     value["link_loads"] = tuple(LinkLoad(**_tuples(load, "streams")) for load in value["link_loads"])
     return Placement(**{**value, "notes": tuple(value["notes"])})

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kigen.placement.problem import Problem
-from kigen.placement.result import Task
+from kigen.placement.result import PlacedTask
 
 Arrivals = Mapping[str, Mapping[str, float]]  # stream -> node -> time on links
 
@@ -54,7 +54,7 @@ class _Groups:
 
 def extract_tasks(
     problem: Problem, nodes: Mapping[str, str], operator_us: Mapping[str, float], arrivals: Arrivals
-) -> tuple[Task, ...]:
+) -> tuple[PlacedTask, ...]:
     groups = _Groups(problem, nodes, operator_us, arrivals)
     sinks = {o.stream for o in problem.outputs}
     tightest = _tightest(problem)
@@ -87,7 +87,7 @@ def _tightest(problem: Problem) -> dict[str, float]:
     return found
 
 
-def _task(groups: _Groups, number: int, head: str) -> Task:
+def _task(groups: _Groups, number: int, head: str) -> PlacedTask:
     problem, operators = groups.problem, tuple(groups.members[head])
     speed = problem.node[groups.nodes[head]].speed
     inside = {problem.operator[o].output for o in operators}
@@ -101,7 +101,7 @@ def _task(groups: _Groups, number: int, head: str) -> Task:
     for o in operators:
         tuple_us += one * problem.operator[o].cost_us
         one *= max(1.0, problem.operator[o].selectivity)
-    return Task(
+    return PlacedTask(
         name=f"T{number}",
         node=groups.nodes[head],
         operators=operators,
@@ -126,7 +126,7 @@ def _finish(groups: _Groups) -> dict[str, float]:
 
 
 def finish_us(
-    problem: Problem, tasks: tuple[Task, ...], arrivals: Arrivals, nodes: Mapping[str, str]
+    problem: Problem, tasks: tuple[PlacedTask, ...], arrivals: Arrivals, nodes: Mapping[str, str]
 ) -> dict[str, float]:
     """Stream -> when it is there at the latest, by the sub-deadlines of tasks."""
     order = {o: i for i, o in enumerate(problem.order)}

@@ -12,7 +12,7 @@ from typing import Any
 Data = dict[str, Any]  # JSON
 
 
-class LinkError(ValueError):
+class QueueError(ValueError):
     """Base of all. `data` holds the numbers of the message."""
 
     def __init__(self, message: str, data: Data | None = None) -> None:
@@ -26,79 +26,71 @@ class LinkError(ValueError):
         return {"error": type(self).__name__, "message": self.message, "data": self.data}
 
 
-class QueueFull(LinkError):
+class QueueFull(QueueError):
     """The bound is reached and nobody made room in time. `data`: kept_bytes, kept_tuples, waiting_for (reader ->
     ack)."""
 
 
-class Fenced(LinkError):
+class Fenced(QueueError):
     """Somebody with a higher epoch took over. `data`: epoch (the highest), given."""
 
 
-class SequenceGap(LinkError):
+class SequenceGap(QueueError):
     """Tuples before this sequence number are missing. `data`: expected, given."""
 
 
-class OffsetTrimmed(LinkError):
+class OffsetTrimmed(QueueError):
     """The offset is no longer kept. `data`: start (the first kept), given."""
 
 
-class NotTold(LinkError):
+class TrimNoteMissing(QueueError):
     """Tuples were let go up to `start`, and what stands for them is not known here yet. `data`: start, given."""
 
 
-class OffsetAhead(LinkError):
+class OffsetAhead(QueueError):
     """The offset lies beyond the end: the queue lost what it had, or it is another one. `data`: end, given."""
 
 
-class SchemaMismatch(LinkError):
+class SchemaMismatch(QueueError):
     """The columns are not those of the queue."""
 
 
-class UnknownStream(LinkError):
+class UnknownStream(QueueError):
     """No queue of that name here. `data`: streams."""
 
 
-class UnknownCopy(LinkError):
+class UnknownCopy(QueueError):
     """A copy of files that is not there any more."""
 
 
-class CorruptLog(LinkError):
+class CorruptLog(QueueError):
     """A segment is damaged where no kill could have damaged it. `data`: file, position, offset."""
 
 
-class StorageFailed(LinkError):
+class StorageFailed(QueueError):
     """The disk refused (full, broken). What was not acknowledged was not kept."""
 
 
-class QueueInUse(LinkError):
+class QueueInUse(QueueError):
     """Another process has the queue open."""
 
 
-class QueueClosed(LinkError):
+class QueueClosed(QueueError):
     """The queue, or its server, is closing."""
 
 
-class BadRequest(LinkError):
+class BadRequest(QueueError):
     """A request that no client of this version sends."""
 
 
-class LinkDown(LinkError):
-    """The other side did not answer within the time given to reconnect."""
-
-
-class LinkRefused(LinkError):
-    """An address that needs a token and TLS, or credentials the server does not accept."""
-
-
-_CLASSES: dict[str, type[LinkError]] = {
+_CLASSES: dict[str, type[QueueError]] = {
     c.__name__: c
     for c in (
         QueueFull,
         Fenced,
         SequenceGap,
         OffsetTrimmed,
-        NotTold,
+        TrimNoteMissing,
         OffsetAhead,
         SchemaMismatch,
         UnknownStream,
@@ -108,13 +100,12 @@ _CLASSES: dict[str, type[LinkError]] = {
         QueueInUse,
         QueueClosed,
         BadRequest,
-        LinkDown,
-        LinkRefused,
     )
 }
 
 
-def from_json(value: Data) -> LinkError:
-    made = _CLASSES.get(str(value.get("error")), LinkError)
+def from_json(value: Data, made: type[QueueError] | None = None) -> QueueError:
+    """Restores an error from JSON, as `made` if given. An unknown class name gives a plain QueueError."""
+    made = made or _CLASSES.get(str(value.get("error")), QueueError)
     data = value.get("data")
     return made(str(value.get("message")), data if isinstance(data, dict) else {})

@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from kigen.queue.payload import PLAIN, Encoded, cut, decode, encode, join
 from kigen.queue.record import TUPLES, Record
-from kigen.queue.store import Kept, Store
+from kigen.queue.store import Store, StoredBlock
 
 SMALL = 16 * 1024  # bytes; smaller blocks are joined with their neighbours
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    kept: Kept
+class BlockSlice:
+    kept: StoredBlock
     start: int  # tuples of the block
     stop: int
 
@@ -41,11 +41,11 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadResult:
     schema: pa.Schema
     first: int  # offset of the first tuple; where the read was asked for, unless what was trimmed was skipped
     next: int  # offset to read on from
-    pieces: list[Piece]
+    pieces: list[BlockSlice]
     progress_us: int
     start: int  # of the queue, at the time of reading
     end: int
@@ -83,8 +83,8 @@ class Reading:
             )
             at += count
 
-    def _runs(self, codec: int) -> Iterator[list[Piece]]:
-        run: list[Piece] = []
+    def _runs(self, codec: int) -> Iterator[list[BlockSlice]]:
+        run: list[BlockSlice] = []
         size = 0
         for piece in self.pieces:
             if run and (size >= SMALL or _as_it_is(piece, codec)):
@@ -96,12 +96,12 @@ class Reading:
             yield run
 
 
-def _as_it_is(piece: Piece, codec: int) -> bool:
+def _as_it_is(piece: BlockSlice, codec: int) -> bool:
     record = piece.kept.record
     return piece.whole and record.length >= SMALL and (codec == PLAIN or record.codec != PLAIN)
 
 
-def _message(run: list[Piece], codec: int, schema: pa.Schema) -> Encoded:
+def _message(run: list[BlockSlice], codec: int, schema: pa.Schema) -> Encoded:
     record = run[0].kept.record
     if len(run) == 1 and run[0].whole and (codec == PLAIN or record.codec != PLAIN):
         data = run[0].kept.payload()
@@ -110,10 +110,10 @@ def _message(run: list[Piece], codec: int, schema: pa.Schema) -> Encoded:
     return encode(batch, codec)
 
 
-def select(store: Store, first: int, max_tuples: int, max_bytes: int) -> tuple[list[Piece], int]:
+def select(store: Store, first: int, max_tuples: int, max_bytes: int) -> tuple[list[BlockSlice], int]:
     """Pieces from offset `first` on, within both bounds but at least one tuple; and the offset behind them."""
     index, at = store.find(first), first
-    pieces: list[Piece] = []
+    pieces: list[BlockSlice] = []
     while index < len(store.blocks) and max_tuples > 0 and max_bytes > 0:
         kept = store.blocks[index]
         begin = at - kept.record.first
@@ -123,7 +123,7 @@ def select(store: Store, first: int, max_tuples: int, max_bytes: int) -> tuple[l
             if pieces:
                 break
             stop = begin + max(1, (stop - begin) * max_bytes // size)
-        pieces.append(Piece(kept, begin, stop))
+        pieces.append(BlockSlice(kept, begin, stop))
         max_tuples, max_bytes, at = max_tuples - (stop - begin), max_bytes - size, kept.record.first + stop
         if stop < kept.record.count:
             break

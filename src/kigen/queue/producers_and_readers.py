@@ -21,7 +21,7 @@ from kigen.queue.errors import BadRequest, Fenced, SequenceGap
 from kigen.queue.record import NO_PROGRESS, Record
 
 COUNTS = ("tuples", "batches")
-MOST_PARTIES = 256  # producers, and readers, of one queue: who opens more is no node
+MOST_CLIENTS = 256  # producers, and readers, of one queue: who opens more is no node
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Reader:
 
 
 @dataclass
-class Parties:
+class ProducersAndReaders:
     producers: dict[str, Producer] = field(default_factory=dict)
     readers: dict[str, Reader] = field(default_factory=dict)
     required: list[str] = field(default_factory=list)  # readers whose acks decide what is kept
@@ -168,8 +168,8 @@ class Parties:
         return asdict(self)
 
     @staticmethod
-    def from_json(value: dict[str, Any]) -> Parties:
-        return Parties(
+    def from_json(value: dict[str, Any]) -> ProducersAndReaders:
+        return ProducersAndReaders(
             {name: Producer(**p) for name, p in value["producers"].items()},
             {name: Reader(**r) for name, r in value["readers"].items()},
             list(value["required"]),
@@ -183,8 +183,8 @@ class Parties:
 
     @staticmethod
     def _has_room(what: str, known: Mapping[str, object]) -> None:
-        if len(known) >= MOST_PARTIES:
-            raise BadRequest(f"a queue has at most {MOST_PARTIES} {what}: those there are keep their places")
+        if len(known) >= MOST_CLIENTS:
+            raise BadRequest(f"a queue has at most {MOST_CLIENTS} {what}: those there are keep their places")
 
     @staticmethod
     def _not_fenced(who: str, highest: int, given: int) -> None:

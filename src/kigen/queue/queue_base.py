@@ -19,7 +19,7 @@ from typing import Self
 import pyarrow as pa
 
 from kigen.queue.errors import QueueClosed, QueueFull, StorageFailed
-from kigen.queue.producers_and_readers import Parties
+from kigen.queue.producers_and_readers import ProducersAndReaders
 from kigen.queue.queue_files import open_files
 from kigen.queue.saving import save, without_rows
 from kigen.queue.settings import QueueSettings
@@ -28,13 +28,13 @@ from kigen.queue.store import State, Store
 _log = logging.getLogger(__name__)
 
 
-class QueueCore:
+class QueueBase:
     def __init__(self, name: str, schema: pa.Schema, settings: QueueSettings | None = None) -> None:
         self.name, self.schema = name, schema
         self.settings = settings = settings or QueueSettings()
         self._changed = threading.Condition()
         self._closed = False
-        self._parties = Parties(start=settings.first, end=settings.first)
+        self._parties = ProducersAndReaders(start=settings.first, end=settings.first)
         opened = open_files(name, schema, settings)
         self._lock_file = opened.lock
         self.cut_bytes = opened.cut_bytes
@@ -64,7 +64,7 @@ class QueueCore:
         """Files like this queue's, in a new folder: what it keeps, or (without `rows`) only where that begins. Gives
         `start` and `end` of what was saved."""
         with self._open():
-            parties = Parties.from_json(self._parties.to_json()) if rows else without_rows(self._parties)
+            parties = ProducersAndReaders.from_json(self._parties.to_json()) if rows else without_rows(self._parties)
             blocks = list(self._store.blocks) if rows else []
         save(folder, self._head, parties, blocks)
         return parties.start, parties.end

@@ -19,12 +19,12 @@ import pyarrow as pa
 
 from kigen.durable import make_directories, remove
 from kigen.queue.errors import BadRequest, CorruptLog, QueueInUse, SchemaMismatch
-from kigen.queue.producers_and_readers import Parties
+from kigen.queue.producers_and_readers import ProducersAndReaders
 from kigen.queue.record import NO_PROGRESS
 from kigen.queue.recover import recover
 from kigen.queue.segment import Segment
 from kigen.queue.settings import QueueSettings, require_name, require_plain_columns
-from kigen.queue.store import Kept
+from kigen.queue.store import StoredBlock
 
 FORMAT = 1
 _LONGEST_STATE = 1 << 20
@@ -51,25 +51,25 @@ class LockFile:
 
 
 @dataclass
-class Opened:
+class OpenedFiles:
     lock: LockFile
     head: dict[str, Any]  # what stands in the first record of every segment beside the state
-    parties: Parties | None = None
-    blocks: list[Kept] = field(default_factory=list)
+    parties: ProducersAndReaders | None = None
+    blocks: list[StoredBlock] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     progress_before: int = NO_PROGRESS
     cut_bytes: int = 0
 
 
-def open_files(name: str, schema: pa.Schema, settings: QueueSettings) -> Opened:
+def open_files(name: str, schema: pa.Schema, settings: QueueSettings) -> OpenedFiles:
     require_name(name)
     require_plain_columns(schema)
     head = {"format": FORMAT, "stream": name, "schema": schema_text(schema)}
     folder = settings.queue_folder(name)
     if folder is None:
-        return Opened(LockFile(None), head)
+        return OpenedFiles(LockFile(None), head)
     make_directories(folder, sync=settings.durable and settings.fsync != "never")
-    opened = Opened(LockFile(folder), head)
+    opened = OpenedFiles(LockFile(folder), head)
     try:
         if settings.durable:
             _replay(opened, folder, schema, settings.repair)
@@ -106,13 +106,13 @@ def state_of(payload: bytes) -> tuple[dict[str, Any], pa.Schema]:
     return told, schema
 
 
-def _replay(opened: Opened, folder: Path, schema: pa.Schema, repair: bool) -> None:
+def _replay(opened: OpenedFiles, folder: Path, schema: pa.Schema, repair: bool) -> None:
     found = recover(folder, repair)
     opened.segments, opened.cut_bytes = found.segments, found.cut_bytes
     for item in found.records:
         if item.state is not None:
             _check_head(item.state, folder, schema)
-            opened.parties = Parties.from_json(item.state["parties"])
+            opened.parties = ProducersAndReaders.from_json(item.state["parties"])
             promised = opened.parties.progress_us
             if opened.blocks:
                 opened.blocks[-1].progress_us = promised
@@ -124,7 +124,9 @@ def _replay(opened: Opened, folder: Path, schema: pa.Schema, repair: bool) -> No
             )
         else:
             opened.parties.appended(item.record)
-            opened.blocks.append(Kept(item.record, opened.parties.progress_us, None, item.segment, item.position))
+            opened.blocks.append(
+                StoredBlock(item.record, opened.parties.progress_us, None, item.segment, item.position)
+            )
 
 
 def _check_head(state: dict[str, Any], folder: Path, schema: pa.Schema) -> None:

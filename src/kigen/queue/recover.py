@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRecord:
     """A record in a segment: a state, or a block and where its payload stands."""
 
     record: Record
@@ -37,7 +37,7 @@ class Found:
 
 @dataclass
 class Recovered:
-    records: list[Found] = field(default_factory=list)  # of all segments, in the order of writing
+    records: list[FoundRecord] = field(default_factory=list)  # of all segments, in the order of writing
     segments: list[Segment] = field(default_factory=list)
     cut_bytes: int = 0  # torn off the tail
 
@@ -83,10 +83,10 @@ def _without_gaps(paths: list[tuple[int, Path]]) -> list[tuple[int, Path]]:
 def _walk(segment: Segment, found: Recovered, check_payloads: bool) -> tuple[int, int]:
     """Takes over the whole units of a segment; gives the position behind the last of them, and its count of syncs."""
     good = syncs = 0
-    unit: list[Found] = []
+    unit: list[FoundRecord] = []
     for record, position in _records(segment, check_payloads):
         state = json.loads(segment.read(position, record.length)) if record.kind == STATE else None
-        unit.append(Found(record, segment, position, state))
+        unit.append(FoundRecord(record, segment, position, state))
         if record.more:
             continue
         found.records += unit

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kigen.queue.producers_and_readers import Parties
+from kigen.queue.producers_and_readers import ProducersAndReaders
 from kigen.queue.record import NO_PROGRESS
 from kigen.queue.segment import Segment
-from kigen.queue.store import Kept, state_record
+from kigen.queue.store import StoredBlock, state_record
 
 
-def without_rows(parties: Parties) -> Parties:
+def without_rows(parties: ProducersAndReaders) -> ProducersAndReaders:
     """As if nothing that is kept had been taken yet."""
     empty = copy.deepcopy(parties)
     empty.end = empty.start
@@ -29,7 +29,7 @@ def without_rows(parties: Parties) -> Parties:
     return empty
 
 
-def save(folder: Path, head: dict[str, Any], parties: Parties, blocks: Sequence[Kept]) -> None:
+def save(folder: Path, head: dict[str, Any], parties: ProducersAndReaders, blocks: Sequence[StoredBlock]) -> None:
     """The state stands twice: behind the blocks as it is, and before them with no promise that a reader of the first
     would hear early."""
     folder.mkdir(parents=True)

@@ -33,7 +33,7 @@ State = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Kept:
+class StoredBlock:
     """One block. `progress_us` is what the queue promised at its end."""
 
     record: Record
@@ -57,15 +57,15 @@ class Store:
         self._memory_bytes, self._segment_bytes = settings.memory_bytes, settings.segment_bytes
         self._syncs = settings.durable and settings.fsync != "never"
         self._state = state  # what to write; True: the head of a segment, complete
-        self.blocks: list[Kept] = []
+        self.blocks: list[StoredBlock] = []
         self._ends: list[int] = []  # of blocks, for searching
-        self._cached: deque[Kept] = deque()
+        self._cached: deque[StoredBlock] = deque()
         self.segments: list[Segment] = []
         self.kept_bytes = self.memory_used = 0
         self.progress_before = NO_PROGRESS  # what was promised before the first block kept
         self._broken: StorageFailed | None = None
 
-    def restore(self, blocks: Sequence[Kept], segments: list[Segment]) -> None:
+    def restore(self, blocks: Sequence[StoredBlock], segments: list[Segment]) -> None:
         self.segments = segments
         for kept in blocks:
             self._add(kept)
@@ -81,7 +81,7 @@ class Store:
 
     def append(self, records: Sequence[tuple[Record, Encoded]], progress_us: Sequence[int], sync: bool) -> None:
         """Adds one unit, whole or not at all; `progress_us` a block: what the queue promises behind it."""
-        blocks = [Kept(r, p, e.data) for (r, e), p in zip(records, progress_us, strict=True)]
+        blocks = [StoredBlock(r, p, e.data) for (r, e), p in zip(records, progress_us, strict=True)]
         self._evict(sum(r.length for r, _ in records))
         if self._durable:
             active = self._active()
@@ -140,7 +140,7 @@ class Store:
     def disk_bytes(self) -> int:
         return sum(s.size for s in self.segments)
 
-    def _add(self, kept: Kept) -> None:
+    def _add(self, kept: StoredBlock) -> None:
         self.blocks.append(kept)
         self._ends.append(kept.record.end)
         self.kept_bytes += kept.record.length

@@ -18,11 +18,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from kigen.queue.errors import NotTold, OffsetAhead, OffsetTrimmed
+from kigen.queue.errors import OffsetAhead, OffsetTrimmed, TrimNoteMissing
 from kigen.queue.payload import Encoded, codec_number, encode_all, require_schema, without
-from kigen.queue.pieces import Reading, select
+from kigen.queue.pieces import ReadResult, select
 from kigen.queue.producers_and_readers import Producer, Reader
-from kigen.queue.queue_base import QueueCore
+from kigen.queue.queue_base import QueueBase
 from kigen.queue.record import ENDED, NO_PROGRESS, TUPLES, Record
 
 FOREVER = float("inf")
@@ -38,7 +38,7 @@ class Appended:
     start: int  # the first offset kept
 
 
-class Queue(QueueCore):
+class Queue(QueueBase):
     # producing
 
     def open_producer(
@@ -134,10 +134,10 @@ class Queue(QueueCore):
         known_progress_us: int | None = None,
         skip_trimmed: bool = False,
         may_be_ahead: bool = False,
-    ) -> Reading:
+    ) -> ReadResult:
         """Tuples from `offset` on, at most so many. Waits up to `wait_s` until there are `min_tuples`, or more progress
         than is known; gives whole batches of so many, unless no more will come. `skip_trimmed`: begin at what is still
-        kept (NotTold, if it is not known here what stands for the rest). `may_be_ahead`: wait beyond the end, too."""
+        kept (TrimNoteMissing, if it is not known here what stands for the rest). `may_be_ahead`: wait beyond the end, too."""
         deadline = time.monotonic() + wait_s
         with self._open():
             while True:
@@ -261,17 +261,17 @@ class Queue(QueueCore):
         begin = self._parties.beginning(offset)
         if begin is None:
             data = {"start": start, "given": offset}
-            raise NotTold(
+            raise TrimNoteMissing(
                 f"stream '{self.name}': what lay between {offset} and {start} was let go, and nobody has said what "
                 "stands for it",
                 data,
             )
         return begin
 
-    def _select(self, first: int, max_tuples: int, max_bytes: int) -> Reading:
+    def _select(self, first: int, max_tuples: int, max_bytes: int) -> ReadResult:
         store, parties = self._store, self._parties
         pieces, at = select(store, first, max_tuples, max_bytes)
-        return Reading(
+        return ReadResult(
             self.schema,
             first,
             at,

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from kigen.schedule.interface import Floats, Grant, ScheduledTask
+from kigen.schedule.policy_interface import Floats, Grant, ScheduledTask
 
 CLIP = 3.0
 DRIFT = 0.005  # relative change of an estimate that is expected between two batches

@@ -15,7 +15,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from kigen.schedule.interface import Ints
+from kigen.schedule.policy_interface import Ints
 
 SECOND_US = 1_000_000
 Mask = npt.NDArray[np.bool_]

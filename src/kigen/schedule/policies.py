@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kigen.schedule.adaptive.adaptivity_controller import DEFAULT_READING, AdaptivityController
+from kigen.schedule.adaptive.adaptivity_controller import DEFAULT_SDMR_READING, AdaptivityController
 from kigen.schedule.adaptive.scheduler import BatchScheduler
 from kigen.schedule.adaptive.sdmr_monitor import SdmrMonitor
 from kigen.schedule.cost_model import CostModel
-from kigen.schedule.interface import Policy, ScheduledTask
 from kigen.schedule.packing.pack import PROTECTED_LOAD, Pack
 from kigen.schedule.packing.simple_policies import AdmitAll, EdfPacking, FifoPacking
+from kigen.schedule.policy_interface import Policy, ScheduledTask
 
 POLICY_NAMES = ("all", "fifo", "edf", "taat", "bts", "bts1", "ats", "ats1", "pack")
 DEFAULT_POLICY = "pack"
@@ -22,14 +22,14 @@ class PolicyError(ValueError):
 
 
 @dataclass(frozen=True)
-class Settings:
+class PolicySettings:
     """What can be set. Times in microseconds."""
 
     phi_us: float = 100_000.0  # length of a slot: tuples of one slot share a deadline
     k: int = 1  # bts, bts1: basic batches in a scheduling batch; ats, ats1: where k begins
     kp: float = 1.0
     ki: float = 10.0
-    reading: str = DEFAULT_READING  # of the adaptivity controller
+    reading: str = DEFAULT_SDMR_READING  # of the adaptivity controller
     window_us: float = 1_000_000.0  # of the SDMR monitor
     rule: str = "edf"  # priority of the paper's policies: edf, muf, or fifo: oldest first, whatever the deadlines
     fixed_us: float = 200_000.0  # first guess of a micro-batch's fixed cost
@@ -46,10 +46,10 @@ class Settings:
     may_drop: bool = True  # False (--drain): nothing is dropped, FIRM or not
 
 
-def make_policy(name: str, tasks: Sequence[ScheduledTask], settings: Settings | None = None) -> Policy:
+def make_policy(name: str, tasks: Sequence[ScheduledTask], settings: PolicySettings | None = None) -> Policy:
     """The policy of that name over these tasks; the index of a task in the list is its number in events and
     decisions."""
-    settings = settings or Settings()
+    settings = settings or PolicySettings()
     if name not in POLICY_NAMES:
         raise PolicyError(f"no policy '{name}': write one of {', '.join(POLICY_NAMES)}")
     if settings.phi_us <= 0:
@@ -68,7 +68,9 @@ def make_policy(name: str, tasks: Sequence[ScheduledTask], settings: Settings | 
     return _of_the_paper(name, tasks, costs, settings)
 
 
-def _of_the_paper(name: str, tasks: Sequence[ScheduledTask], costs: CostModel, settings: Settings) -> BatchScheduler:
+def _of_the_paper(
+    name: str, tasks: Sequence[ScheduledTask], costs: CostModel, settings: PolicySettings
+) -> BatchScheduler:
     if settings.rule == "fifo":  # the same mechanism, with arrivals for deadlines; so nothing can be overdue
         tasks = [replace(task, deadline_us=0.0, firm=False) for task in tasks]
     monitor = SdmrMonitor(settings.window_us)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import re
 
-from kigen.schedule.adaptive.adaptivity_controller import READINGS
+from kigen.schedule.adaptive.adaptivity_controller import SDMR_READINGS
 from kigen.schedule.adaptive.priority_manager import RULES
 from kigen.schedule.packing.pack import OVERLOAD_ORDERS
-from kigen.schedule.policies import POLICY_NAMES, PolicyError, Settings
+from kigen.schedule.policies import POLICY_NAMES, PolicyError, PolicySettings
 from kigen.schedule.slices.salvage import Salvage
 from kigen.schedule.slices.slice_admission import ADMITTED_NAMES
 
 _UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
-_WORDS = {"reading": READINGS, "rule": RULES, "overload": OVERLOAD_ORDERS}
+_WORDS = {"reading": SDMR_READINGS, "rule": RULES, "overload": OVERLOAD_ORDERS}
 _NUMBERS = {"kp": float, "ki": float, "protected": float, "beta": float, "ahead": float, "k": int}
 _SHARES = ("beta", "protected")
 _TIMES = {"phi": "phi_us", "window": "window_us", "fixed": "fixed_us", "period": "period_us", "length": "length_us"}
 
 
-def read_policy(text: str) -> tuple[str, Settings]:
+def read_policy(text: str) -> tuple[str, PolicySettings]:
     name, _, rest = text.partition(":")
     if name == Salvage.name:
         raise PolicyError(
@@ -31,7 +31,7 @@ def read_policy(text: str) -> tuple[str, Settings]:
     for part in filter(None, rest.split(",")):
         key, _, value = (piece.strip() for piece in part.partition("="))
         values |= _setting(key, value)
-    return name, Settings(**values)  # type: ignore[arg-type]  # each value was checked against its key
+    return name, PolicySettings(**values)  # type: ignore[arg-type]  # each value was checked against its key
 
 
 def _setting(key: str, value: str) -> dict[str, object]:

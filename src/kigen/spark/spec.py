@@ -18,11 +18,12 @@ from kigen.connectors import Source, open_source
 from kigen.plan.logical import LINK, App
 from kigen.plan.shared_joins.slices import JoinSlices, join_slices, why_together
 from kigen.plan.tasks import Task, extract_tasks
-from kigen.schedule import DEFAULT_POLICY, Settings
+from kigen.schedule import DEFAULT_POLICY, PolicySettings
 from kigen.schedule.slices import ADMITTED_NAMES
+from kigen.spark.defaults import DEFAULT_MEMORY
 from kigen.spark.links.link_source import Access, LinkSource
 from kigen.spark.operator.buckets import bucket_of
-from kigen.spark.watch.memory import DEFAULT, limit_bytes
+from kigen.spark.watch.memory import limit_bytes
 
 BATCH_ROWS = 500_000
 TUPLE_BYTES = 200  # of input, roughly: a few columns and a text
@@ -39,11 +40,11 @@ class RunSpec:
     draining: bool = True
     lifetime: str = "dt"
     policy: str = DEFAULT_POLICY
-    settings: Settings = field(default_factory=Settings)
+    settings: PolicySettings = field(default_factory=PolicySettings)
     batch_rows: int = BATCH_ROWS
     partitions: int | None = None  # None: one a core, as far as there are tasks
     inline_bytes: int = INLINE_BYTES
-    memory: str = DEFAULT  # of all workers on a machine: a size, or a share of that machine
+    memory: str = DEFAULT_MEMORY  # of all workers on a machine: a size, or a share of that machine
     links: Access | None = (
         None  # how streams from other nodes are read; with it, time is told to others at least so often:
     )

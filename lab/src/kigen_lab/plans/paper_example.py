@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from kigen.placement.problem import Node, Operator, Output, Problem, Stream, both_ways
+from kigen.placement.problem import Problem, ProblemNode, ProblemOperator, ProblemOutput, ProblemStream, both_ways
 
 Shape = Literal["chain", "branches", "outputs"]
 SHAPES: tuple[Shape, ...] = ("chain", "branches", "outputs")
@@ -22,9 +22,9 @@ def paper_example(
 ) -> Problem:
     """`n` V2V tuples at once. `fixed_o3` pins O3 on `node1` or `node2`, as the other allocations of the paper do."""
     streams = [
-        Stream("sensors", ("node1",), SENSOR_TUPLES),
-        Stream("v2v", ("node1",), n),
-        Stream("centre", ("node2",), CENTRE_TUPLES),
+        ProblemStream("sensors", ("node1",), SENSOR_TUPLES),
+        ProblemStream("v2v", ("node1",), n),
+        ProblemStream("centre", ("node2",), CENTRE_TUPLES),
     ]
     operators = [
         _operator("O1", "sensors", node="node1"),
@@ -34,24 +34,24 @@ def paper_example(
         _operator("O6", "centre"),
         _operator("O5", "s6"),
     ]
-    outputs = [Output("out1", "s1", "node1", CONTROL_US)]
+    outputs = [ProblemOutput("out1", "s1", "node1", CONTROL_US)]
     tail = range(7, 22)
     if shape == "chain":
         operators += [_operator(f"O{i}", "s4" if i == 7 else f"s{i - 1}") for i in tail]
-        outputs.append(Output("out2", "s21", "node2", WARNING_US))
+        outputs.append(ProblemOutput("out2", "s21", "node2", WARNING_US))
     elif shape == "branches":
         operators += [_operator(f"O{i}", "s4") for i in tail[:-1]]
         meeting = tuple(f"s{i}" for i in tail[:-1])
-        operators.append(Operator("O21", meeting, "s21", TUPLE_US, nodes=("node2",), waits=True))
-        outputs.append(Output("out2", "s21", "node2", WARNING_US))
+        operators.append(ProblemOperator("O21", meeting, "s21", TUPLE_US, nodes=("node2",), waits=True))
+        outputs.append(ProblemOutput("out2", "s21", "node2", WARNING_US))
     else:
         operators += [_operator(f"O{i}", "s4") for i in tail]
-        outputs += [Output(f"out2.{i}", f"s{i}", "node2", WARNING_US) for i in tail]
-    outputs.append(Output("out3", "s5", "node2", INFORMATION_US))
-    streams += [Stream(op.output) for op in operators]
-    nodes = (Node("node1", speeds[0]), Node("node2", speeds[1]))
+        outputs += [ProblemOutput(f"out2.{i}", f"s{i}", "node2", WARNING_US) for i in tail]
+    outputs.append(ProblemOutput("out3", "s5", "node2", INFORMATION_US))
+    streams += [ProblemStream(op.output) for op in operators]
+    nodes = (ProblemNode("node1", speeds[0]), ProblemNode("node2", speeds[1]))
     return Problem(nodes, both_ways("node1", "node2"), tuple(streams), tuple(operators), tuple(outputs))
 
 
-def _operator(name: str, source: str, selectivity: float = 1.0, node: str | None = "node2") -> Operator:
-    return Operator(name, (source,), f"s{name[1:]}", TUPLE_US, selectivity, () if node is None else (node,))
+def _operator(name: str, source: str, selectivity: float = 1.0, node: str | None = "node2") -> ProblemOperator:
+    return ProblemOperator(name, (source,), f"s{name[1:]}", TUPLE_US, selectivity, () if node is None else (node,))

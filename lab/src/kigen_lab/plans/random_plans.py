@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 
-from kigen.placement.problem import Link, Node, Operator, Output, Problem, Stream
+from kigen.placement.problem import Problem, ProblemLink, ProblemNode, ProblemOperator, ProblemOutput, ProblemStream
 
 
 def random_problem(
@@ -26,10 +26,10 @@ def random_problem(
     another gave."""
     rng = random.Random(seed)
     names = [f"n{i}" for i in range(nodes)]
-    places = tuple(Node(n, rng.choice((0.5, 1.0, 1.0, 2.0))) for n in names)
-    links = tuple(Link(a, b, delay_us * rng.uniform(0.5, 1.5), 125e6) for a in names for b in names if a != b)
-    streams: list[Stream] = []
-    ops: list[Operator] = []
+    places = tuple(ProblemNode(n, rng.choice((0.5, 1.0, 1.0, 2.0))) for n in names)
+    links = tuple(ProblemLink(a, b, delay_us * rng.uniform(0.5, 1.5), 125e6) for a in names for b in names if a != b)
+    streams: list[ProblemStream] = []
+    ops: list[ProblemOperator] = []
     ends: list[str] = []
     while len(ops) < operators:
         made = [o.output for o in ops]
@@ -40,14 +40,16 @@ def random_problem(
             else:
                 name = f"source{len(streams)}"
                 streams.append(
-                    Stream(name, (rng.choice(names),), rng.randint(10, 200), period_us, rng.choice((40, 100, 300)))
+                    ProblemStream(
+                        name, (rng.choice(names),), rng.randint(10, 200), period_us, rng.choice((40, 100, 300))
+                    )
                 )
                 inputs.append(name)
         ends += _query(rng, ops, streams, inputs, operators)
     unread = {o.output for o in ops} - {s for o in ops for s in o.inputs}
     scale = _scale(tuple(ops), tuple(streams), places, load, period_us)
     done = tuple(
-        Operator(
+        ProblemOperator(
             o.name,
             o.inputs,
             o.output,
@@ -60,11 +62,15 @@ def random_problem(
     wanted = list(dict.fromkeys(ends + sorted(unread)))
     sinks = {s: rng.choice(names) for s in wanted}
     draft = Problem(
-        places, links, tuple(streams), done, tuple(Output(f"out{i}", s, sinks[s], 1e12) for i, s in enumerate(wanted))
+        places,
+        links,
+        tuple(streams),
+        done,
+        tuple(ProblemOutput(f"out{i}", s, sinks[s], 1e12) for i, s in enumerate(wanted)),
     )
     slowest = min(n.speed for n in places)
     outputs = tuple(
-        Output(
+        ProblemOutput(
             o.name,
             o.stream,
             o.sink,
@@ -75,7 +81,9 @@ def random_problem(
     return Problem(places, links, tuple(streams), done, outputs)
 
 
-def _query(rng: random.Random, ops: list[Operator], streams: list[Stream], inputs: list[str], limit: int) -> list[str]:
+def _query(
+    rng: random.Random, ops: list[ProblemOperator], streams: list[ProblemStream], inputs: list[str], limit: int
+) -> list[str]:
     """One query: its inputs pass an operator each, meet, and go on in 1-3 branches; the streams its branches end in."""
     heads = []
     for stream in inputs:
@@ -92,18 +100,26 @@ def _query(rng: random.Random, ops: list[Operator], streams: list[Stream], input
 
 
 def _add(
-    rng: random.Random, ops: list[Operator], streams: list[Stream], inputs: tuple[str, ...], selectivity: float
+    rng: random.Random,
+    ops: list[ProblemOperator],
+    streams: list[ProblemStream],
+    inputs: tuple[str, ...],
+    selectivity: float,
 ) -> str:
     name = f"o{len(ops)}"
-    streams.append(Stream(f"s{len(ops)}", bytes_per_tuple=rng.choice((40, 100, 300))))
-    ops.append(Operator(name, inputs, f"s{len(ops)}", rng.uniform(1, 20), selectivity))
+    streams.append(ProblemStream(f"s{len(ops)}", bytes_per_tuple=rng.choice((40, 100, 300))))
+    ops.append(ProblemOperator(name, inputs, f"s{len(ops)}", rng.uniform(1, 20), selectivity))
     return f"s{len(ops) - 1}"
 
 
 def _scale(
-    ops: tuple[Operator, ...], streams: tuple[Stream, ...], places: tuple[Node, ...], load: float, period_us: float
+    ops: tuple[ProblemOperator, ...],
+    streams: tuple[ProblemStream, ...],
+    places: tuple[ProblemNode, ...],
+    load: float,
+    period_us: float,
 ) -> float:
     """By how much costs must grow for the wanted load."""
     unread = sorted({o.output for o in ops} - {s for o in ops for s in o.inputs})
-    problem = Problem(places, (), streams, ops, tuple(Output(s, s, places[0].name, 1.0) for s in unread))
+    problem = Problem(places, (), streams, ops, tuple(ProblemOutput(s, s, places[0].name, 1.0) for s in unread))
     return load * period_us * sum(n.speed for n in places) / sum(problem.work_us.values())

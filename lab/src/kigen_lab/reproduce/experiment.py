@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from kigen.schedule import Settings
+from kigen.schedule import PolicySettings
 from kigen_lab.simulate import Setting, draw, run_policy
 
 Told = Callable[[int, int], None]  # (done, of)
@@ -30,7 +30,7 @@ class Variant:
 
     label: str
     policy: str
-    settings: Settings = field(default_factory=Settings)
+    settings: PolicySettings = field(default_factory=PolicySettings)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any
 
 from kigen.engine.nodes.replica_folders import Lives
 from kigen.links import Link, Patience, Security, fetch
-from kigen.queue import LinkError
+from kigen.queue import QueueError
 from kigen.replicas.passive_election import LEADS, UNDECIDED, Other
 
 _log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class Copier:
                 try:
                     told = link.connection.call("copy_news")
                 except Exception as error:  # whatever it is, nothing was heard; and this thread must go on
-                    if not isinstance(error, LinkError):
+                    if not isinstance(error, QueueError):
                         _log.warning("the other replica could not be asked: %r", error)
                     self._other, self._hears_since = replace(self._other, heard=False), None
                     continue
@@ -127,7 +127,7 @@ class Copier:
         if self._stopped.is_set():
             return False
         with (
-            suppress(LinkError),
+            suppress(QueueError),
             Link(address, self._security, Patience(patience_s=0.0, call_s=self._silence_s)) as link,
         ):
             link.status(stream)
@@ -142,7 +142,7 @@ class Copier:
             try:
                 self._one(offered)
             except (
-                LinkError,
+                QueueError,
                 OSError,
             ) as error:  # it is gone, or has a newer one; or this disk is full: the copy before stays
                 _log.info("a copy was not fetched: %s", error)

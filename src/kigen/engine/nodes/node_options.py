@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from kigen.durable import POWER
-from kigen.links import READER, TOKEN, Address, Security, read_secret, secret_in, write_private
-from kigen.placement.cutting import Part
+from kigen.links import READER, TOKEN, Address, LinkRefused, Security, read_secret, secret_in, write_private
+from kigen.placement.cutting import NodePart
 from kigen.placement.nodes_file.file import NodesFile, NodesFileError
 from kigen.plan.logical import App
-from kigen.queue import LinkRefused
-from kigen.spark.watch.memory import DEFAULT
+from kigen.spark.defaults import DEFAULT_MEMORY
 
 READER_TOKEN = "reader.token"  # below a node's folder
 _COPIED_INLINE_BYTES = 2048  # of a snapshot within the state: more would travel with every batch
@@ -24,7 +23,7 @@ class NodeOptions:
     output: str | None = None
     policy: str | None = None
     duration_s: float | None = None
-    memory: str = DEFAULT  # of this node's workers
+    memory: str = DEFAULT_MEMORY  # of this node's workers
 
     def run_options(self, copied: bool = False, durability: str = POWER) -> dict[str, Any]:
         """`copied`: the checkpoint is copied again and again. Snapshots lie in files then, which travel once; nothing
@@ -37,7 +36,7 @@ class NodeOptions:
         return {**fixed, "output": output, "duration_s": self.duration_s, "memory": self.memory, **chosen}
 
 
-def replicated(part: Part) -> App:
+def replicated(part: NodePart) -> App:
     """As both replicas of a node run it."""
     return replace(part.app, replicated=True, sharing=False)
 

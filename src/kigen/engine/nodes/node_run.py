@@ -27,7 +27,7 @@ from kigen.engine.options import RunOptions
 from kigen.engine.run import Links, Run, warn_of_slow_disk
 from kigen.lifetimes.exchange.sent import hole, mark_places, queue_schema
 from kigen.links import NEIGHBOUR, STATUS, Following, LinkServer, Relay, Watch
-from kigen.placement.cutting import Part
+from kigen.placement.cutting import NodePart
 from kigen.placement.nodes_file.file import NodesFile
 from kigen.queue import ENDED, Queue, QueueSettings
 from kigen.replicas.lead_tracking import Leading
@@ -41,7 +41,7 @@ QUEUES, CHECKPOINT = "queues", "checkpoint"  # below a node's folder
 DELIVERING = "delivering"  # its own work is done
 
 
-def open_queue(part: Part, name: str, folder: Path, durability: str) -> Queue:
+def open_queue(part: NodePart, name: str, folder: Path, durability: str) -> Queue:
     sent = part.plans[name]
     fsync = "always" if durability == POWER else "never"
     return Queue(
@@ -66,7 +66,7 @@ class NodeRun:
 
     def __init__(
         self,
-        parts: Mapping[str, Part],
+        parts: Mapping[str, NodePart],
         name: str,
         nodes: NodesFile,
         options: NodeOptions,
@@ -110,7 +110,7 @@ class NodeRun:
         elif self._durability == POWER:
             warn_of_slow_disk(self._folder)
 
-    def _queue(self, name: str, parts: Mapping[str, Part], nodes: NodesFile) -> Queue:
+    def _queue(self, name: str, parts: Mapping[str, NodePart], nodes: NodesFile) -> Queue:
         queue = open_queue(self.part, name, self._folder, self._durability)
         readers, required = readers_of(self.part, name, parts, nodes)
         own = [SELF] if name in self.part.used else []

@@ -27,10 +27,10 @@ from kigen.engine.nodes.standby_rules import replica_name
 from kigen.engine.nodes.version_check import meet
 from kigen.engine.options import RunOptions
 from kigen.engine.run import warm
-from kigen.links import REPLICA, STATUS, Copies, LinkServer, link_tree, told_of
-from kigen.placement.cutting import Part
+from kigen.links import REPLICA, STATUS, LinkServer, OfferedCopies, copy_info, link_tree
+from kigen.placement.cutting import NodePart
 from kigen.placement.nodes_file.file import NodesFile
-from kigen.queue import LinkError, UnknownCopy
+from kigen.queue import QueueError, UnknownCopy
 from kigen.replicas.passive_election import COPIES, DONE, LEADS, UNDECIDED, Me, next_role
 from kigen.spark.links.link_source import Access
 
@@ -44,7 +44,7 @@ class PassiveNode:
 
     def __init__(
         self,
-        parts: Mapping[str, Part],
+        parts: Mapping[str, NodePart],
         name: str,
         nodes: NodesFile,
         options: NodeOptions,
@@ -56,7 +56,7 @@ class PassiveNode:
         self._parts, self._nodes, self._tell, self._entry = parts, nodes, tell, entry
         self._security = security = security_of(nodes, name, options.state)
         self._lives = Lives(options.state / self.name, entry.durability == POWER)
-        self._copies = Copies(options.state / self.name / GIVEN, entry.period_us / 1e6)
+        self._copies = OfferedCopies(options.state / self.name / GIVEN, entry.period_us / 1e6)
         self._leading: NodeRun | None = None
         self._needs: dict[str, int] | None = None  # inputs that its copy goes back to, until they are here
         self._role, self._state, self._spark = UNDECIDED, "starting", None
@@ -152,7 +152,7 @@ class PassiveNode:
             "copy": self._copier.to_json(),
         }
 
-    # --- for the other replica: `kigen.links.flight.server.CopyDesk`
+    # --- for the other replica: `kigen.links.flight.server.CopyProvider`
     # ----------------------------------------------------------
 
     def news(self) -> dict[str, Any]:
@@ -212,7 +212,7 @@ class PassiveNode:
         self._copier.pause()
         self._copies.forget()
         folder = self._lives.begin()
-        told = told_of(folder, whole=False) or {}
+        told = copy_info(folder, whole=False) or {}
         self._leading = NodeRun(
             self._parts,
             self.part.node,
@@ -240,7 +240,7 @@ class PassiveNode:
             return
         try:
             self._copies.make(lambda folder: self._fill(run, folder))
-        except (OSError, LinkError) as error:  # a full disk, say: the copy before stays, and inputs are kept meanwhile
+        except (OSError, QueueError) as error:  # a full disk, say: the copy before stays, and inputs are kept meanwhile
             _log.warning("no copy was made: %s", error)
 
     def _fill(self, run: NodeRun, folder: Path) -> dict[str, Any]:
@@ -276,7 +276,7 @@ class PassiveNode:
         if folder is None:
             return 0
         if self._lives.copy is not None:
-            return int((told_of(folder) or {}).get("position", 0))
+            return int((copy_info(folder) or {}).get("position", 0))
         queues = {
             name: open_queue(self.part, name, folder, self._entry.durability)
             for name in self.part.plans

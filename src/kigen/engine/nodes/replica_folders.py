@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 
 from kigen.durable import sync_directory
-from kigen.links import intact, told_of
+from kigen.links import copy_info, intact
 
 LIVE, COPY, PART, GIVEN = "live", "copy", "part", "given"
 
@@ -28,7 +28,7 @@ class Lives:
         self._number, self._working = 0, False
         for number, path in self._all():
             self._number = max(self._number, number)
-            if self.newest is None and (_is(path, LIVE) or (told_of(path) is not None and intact(path))):
+            if self.newest is None and (_is(path, LIVE) or (copy_info(path) is not None and intact(path))):
                 self.newest = path
         self._drop_others()
 
@@ -55,7 +55,7 @@ class Lives:
         """The copy takes the place of all there was, if it is whole: not if this replica has begun to work
         meanwhile."""
         with self._lock:
-            if self._working or told_of(part) is None:
+            if self._working or copy_info(part) is None:
                 return False
             self._number += 1
             self.newest = self._renamed(part, f"{COPY}.{self._number}")

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kigen.links import Following
-from kigen.placement.cutting import Part
+from kigen.placement.cutting import NodePart
 from kigen.placement.nodes_file.file import NodesFile, NodesFileError
 from kigen.plan.logical import LINK, Filter, PlanNode, Project, Scan, ToStream, Window, WindowKind
 
@@ -27,7 +27,7 @@ def replica_name(node: str, replica: int) -> str:
     return node if replica == 0 else f"{node}.{replica}"
 
 
-def check_pairing(parts: Mapping[str, Part], nodes: NodesFile) -> None:
+def check_pairing(parts: Mapping[str, NodePart], nodes: NodesFile) -> None:
     """A standby can do the work of a node whose inputs and results both travel."""
     errors = []
     for name, part in parts.items():
@@ -64,7 +64,7 @@ def notes_on(nodes: NodesFile) -> list[str]:
     ]
 
 
-def forgetful(part: Part) -> bool:
+def forgetful(part: NodePart) -> bool:
     """One stream in, one out, and nothing between that remembers a tuple."""
     queries = part.app.queries
     if len(queries) != 1 or len(part.used) != 1 or part.received.keys() != part.used:
@@ -78,7 +78,7 @@ def _forgets(node: PlanNode) -> bool:
     return isinstance(node, Scan | Filter | Project) and not isinstance(node, ToStream)
 
 
-def skips(parts: Mapping[str, Part], name: str, nodes: NodesFile) -> bool:
+def skips(parts: Mapping[str, NodePart], name: str, nodes: NodesFile) -> bool:
     """Its standby need not get every input: it is forgetful, hands nothing on, and what the node before lets go its
     acks alone decide. Not behind another that does so: a replica there has no inputs that its other one had, and cannot
     say how many results they came to here; whoever was told may be gone."""
@@ -92,7 +92,7 @@ def skips(parts: Mapping[str, Part], name: str, nodes: NodesFile) -> bool:
     return stream not in part.readers and list(before.readers[stream]) == [name] and stream not in before.used
 
 
-def following(parts: Mapping[str, Part], name: str, nodes: NodesFile) -> Following:
+def following(parts: Mapping[str, NodePart], name: str, nodes: NodesFile) -> Following:
     """How a replica asks for its inputs while the other leads."""
     entry = nodes.entry(name)
     if entry.standby is None:
@@ -104,7 +104,9 @@ def following(parts: Mapping[str, Part], name: str, nodes: NodesFile) -> Followi
     return Following(entry.compress, batch, skipping=skipping, by_hand=skipping)
 
 
-def readers_of(part: Part, stream: str, parts: Mapping[str, Part], nodes: NodesFile) -> tuple[list[str], list[str]]:
+def readers_of(
+    part: NodePart, stream: str, parts: Mapping[str, NodePart], nodes: NodesFile
+) -> tuple[list[str], list[str]]:
     """Who reads a queue of this node, and whose acks are waited for before rows are let go."""
     readers, required = [], []
     for name in part.readers.get(stream, ()):

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from kigen.links import Link, Patience, Security
+from kigen.links import Link, LinkDown, Patience, Security
 from kigen.links.flight.software import software
-from kigen.queue import LinkDown, LinkError
+from kigen.queue import QueueError
 
 
-class OtherSoftware(LinkError):
+class OtherSoftware(QueueError):
     """The other replica runs another version of Kigen or DuckDB: exit code 1."""
 
 

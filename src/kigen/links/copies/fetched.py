@@ -114,7 +114,7 @@ def _digests(value: Any, count: int) -> list[str]:
     return value
 
 
-def told_of(copy: Path, whole: bool = True) -> dict[str, Any] | None:
+def copy_info(copy: Path, whole: bool = True) -> dict[str, Any] | None:
     """What its maker said of a copy; None if it is none, or (`whole`) does not hold everything any more."""
     try:
         if whole and any((copy / path).stat().st_size != size for path, size, _ in _listed(copy)):

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kigen.links.flight.counters import Tally
+from kigen.links.flight.counters import TrafficCounter
 from kigen.queue.errors import BadRequest, UnknownCopy
 from kigen.queue.payload import codec_number, pack
 
@@ -32,27 +32,27 @@ _TEMPORARY = ".tmp"
 
 
 @dataclass(frozen=True)
-class Made:
+class OfferedCopy:
     number: int
     folder: Path
     files: list[tuple[str, int, str]]  # path below the folder, bytes, what changes when the file does
     told: dict[str, Any]  # what its maker says of it
 
 
-class Copies:
+class OfferedCopies:
     def __init__(self, folder: Path, period_s: float) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         self._folder, self._period_s = folder, period_s
         self.life = _new_life()
         self._lock = threading.Lock()
         self._asked_at = self._made_at = self._fetched_at = -float("inf")
-        self._newest: Made | None = None
+        self._newest: OfferedCopy | None = None
         self._count = 0
         self._old: list[Path] = []
         self._told: dict[
             int, dict[str, Any]
         ] = {}  # of the last few: a newer one may be there when it is whole on the other side
-        self.given = Tally()
+        self.given = TrafficCounter()
         self._digests: dict[str, str] = {}  # by mark, of the files of the last copy that was listed
 
     def forget(self) -> None:
@@ -92,7 +92,7 @@ class Copies:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         with self._lock:
-            before, self._newest = self._newest, Made(number, folder, files, told)
+            before, self._newest = self._newest, OfferedCopy(number, folder, files, told)
             self._count, self._made_at = number, time.monotonic()
             self._told = {n: t for n, t in self._told.items() if n > number - _REMEMBERED} | {number: told}
             self._old += [] if before is None else [before.folder]
@@ -143,7 +143,7 @@ class Copies:
                 raise UnknownCopy(f"copy {number} is not known here")
             return self._told[number]
 
-    def _get(self, number: int) -> Made:
+    def _get(self, number: int) -> OfferedCopy:
         with self._lock:
             if self._newest is None or self._newest.number != number:
                 raise UnknownCopy(f"copy {number} is not here (any more): ask for the newest")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 
 from kigen.links.flight.client import Link
-from kigen.queue.errors import LinkError
+from kigen.queue.errors import QueueError
 
 
 class Acker:
@@ -19,7 +19,7 @@ class Acker:
         self._changed = threading.Condition()
         self._wanted: tuple[int, str] | None = None
         self._busy = self._closed = False
-        self._failure: LinkError | None = None
+        self._failure: QueueError | None = None
         self.start = 0  # the first offset kept there, as the last ack told
         self._thread = threading.Thread(target=self._work, name=f"ack {stream}", daemon=True)
         self._thread.start()
@@ -64,10 +64,10 @@ class Acker:
                 if self._wanted is None:
                     return
                 (offset, note), self._wanted, self._busy = self._wanted, None, True
-            failure: LinkError | None = None
+            failure: QueueError | None = None
             try:
                 start = self._link.ack(self._stream, self._reader, offset, self._epoch, note)
-            except LinkError as error:
+            except QueueError as error:
                 failure = error
             with self._changed:
                 self._busy, self._failure = False, failure

@@ -11,8 +11,8 @@ import socket
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kigen.links.errors import LinkRefused
 from kigen.links.flight.tokens import OPERATOR, SHORTEST_SECRET, read_secret, require_private, token_of
-from kigen.queue.errors import LinkRefused
 
 
 @dataclass(frozen=True)

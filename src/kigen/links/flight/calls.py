@@ -13,24 +13,24 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from kigen.links.flight.counters import Tally
+from kigen.links.flight.counters import TrafficCounter
 from kigen.links.flight.protocol import LONGEST_NAME, Ack
 from kigen.queue.errors import BadRequest, QueueFull
 from kigen.queue.payload import Encoded, codec_number, decode
-from kigen.queue.pieces import Reading
-from kigen.queue.producers_and_readers import MOST_PARTIES
+from kigen.queue.pieces import ReadResult
+from kigen.queue.producers_and_readers import MOST_CLIENTS
 from kigen.queue.queue_files import schema_text
 from kigen.queue.record import NO_PROGRESS, STATE, TUPLES, Record, checksum, from_message
 from kigen.queue.stream_queue import Queue
 
-Gone = Callable[[], None]
+CheckCaller = Callable[[], None]
 Fields = dict[str, Any]
 _LOOK_S = 0.5
 _MOST_BLOCKS, _MOST_BYTES = 65_536, 1 << 30  # of one unit
 _LAST_NUMBER = 2**62
 
 
-def give(queue: Queue, how: Fields, sent: Tally, gone: Gone) -> Iterator[bytes]:
+def give(queue: Queue, how: Fields, sent: TrafficCounter, gone: CheckCaller) -> Iterator[bytes]:
     """A STATE first (and again when tuples were skipped), then blocks; a block of no tuples says where the reader
     stands, and progress."""
     codec = codec_number(how["compress"])
@@ -54,7 +54,7 @@ def give(queue: Queue, how: Fields, sent: Tally, gone: Gone) -> Iterator[bytes]:
             return
 
 
-def _read(queue: Queue, how: Fields, offset: int, known: int | None, until: float, gone: Gone) -> Reading:
+def _read(queue: Queue, how: Fields, offset: int, known: int | None, until: float, gone: CheckCaller) -> ReadResult:
     while True:
         left = max(0.0, until - time.monotonic())
         reading = queue.read(
@@ -72,7 +72,7 @@ def _read(queue: Queue, how: Fields, offset: int, known: int | None, until: floa
         gone()
 
 
-def take(queue: Queue, how: Fields, messages: Iterable[Any], taken: Tally, gone: Gone) -> Iterator[Ack]:
+def take(queue: Queue, how: Fields, messages: Iterable[Any], taken: TrafficCounter, gone: CheckCaller) -> Iterator[Ack]:
     """Appends unit after unit; an ack for each, when it is as durable as the queue promises."""
     unit: list[Encoded] = []
     first: Record | None = None
@@ -104,7 +104,7 @@ def _require(queue: Queue, record: Record, payload: Any) -> None:
         raise BadRequest("a block of no rows holds bytes all the same")
 
 
-def _append(queue: Queue, how: Fields, unit: list[Encoded], sequence: int, progress_us: int, gone: Gone) -> Ack:
+def _append(queue: Queue, how: Fields, unit: list[Encoded], sequence: int, progress_us: int, gone: CheckCaller) -> Ack:
     until = time.monotonic() + how["wait_s"]
     promised = None if progress_us == NO_PROGRESS else progress_us
     while True:
@@ -137,9 +137,9 @@ def act(queue: Queue, action: str, how: Fields) -> Fields:
     if action == "require":
         if (
             not all(isinstance(name, str) and len(name) <= LONGEST_NAME for name in given["readers"])
-            or len(given["readers"]) > MOST_PARTIES
+            or len(given["readers"]) > MOST_CLIENTS
         ):
-            raise BadRequest(f"names of readers are required, at most {MOST_PARTIES}")
+            raise BadRequest(f"names of readers are required, at most {MOST_CLIENTS}")
         return {"start": queue.require(given["readers"])}
     if action == "trim":
         return {"start": queue.trim(given["offset"])}
@@ -154,7 +154,7 @@ def message(record: Record, payload: Any) -> bytes:
     return b"".join((record.pack(), payload))
 
 
-def _state(queue: Queue, reading: Reading) -> bytes:
+def _state(queue: Queue, reading: ReadResult) -> bytes:
     told = {"schema": schema_text(queue.schema), "start": reading.start, "end": reading.end, "note": reading.note}
     payload = json.dumps(told).encode()
     return message(Record(STATE, len(payload), checksum(payload), first=reading.first), payload)

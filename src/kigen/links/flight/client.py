@@ -19,11 +19,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from kigen.links.errors import LinkDown, LinkError
 from kigen.links.flight.address import Security
 from kigen.links.flight.connection import Connection, Patience
-from kigen.links.flight.counters import Tally, WireBytes
+from kigen.links.flight.counters import TrafficCounter, WireBytes
 from kigen.links.flight.protocol import request
-from kigen.queue.errors import BadRequest, LinkDown, LinkError
+from kigen.queue.errors import BadRequest
 from kigen.queue.payload import decode, join
 from kigen.queue.queue_files import state_of
 from kigen.queue.record import STATE, from_message
@@ -56,7 +57,7 @@ class Received:
 class Link:
     def __init__(self, address: str, security: Security | None = None, patience: Patience | None = None) -> None:
         self.connection = Connection(address, security, patience)
-        self.received = Tally()
+        self.received = TrafficCounter()
         self._stopped = threading.Event()
         self._streams: set[Any] = set()  # readers in use, to cancel at close
 

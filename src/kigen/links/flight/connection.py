@@ -19,10 +19,11 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from kigen.links.errors import LinkDown, LinkError, LinkRefused
 from kigen.links.flight.address import Address, Security, may_connect
 from kigen.links.flight.counters import WireBytes, WireMeter
 from kigen.links.flight.protocol import VERSION, from_flight, request
-from kigen.queue.errors import LinkDown, LinkError, LinkRefused, QueueClosed
+from kigen.queue.errors import QueueClosed
 
 T = TypeVar("T")
 TROUBLE = (

@@ -21,7 +21,7 @@ _SOCKETS = Path("/proc/self/fd")
 
 
 @dataclass
-class Tally:
+class TrafficCounter:
     tuples: int = 0
     messages: int = 0
     payload_bytes: int = 0
@@ -44,18 +44,18 @@ class Tally:
 _MOST_NAMES = 1024
 
 
-class Counters:
+class TrafficCounters:
     """A tally for each name; beyond some, names share one: whoever calls chooses its name."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tallies: dict[str, Tally] = {}
+        self._tallies: dict[str, TrafficCounter] = {}
 
-    def of(self, name: str) -> Tally:
+    def of(self, name: str) -> TrafficCounter:
         with self._lock:
             if name not in self._tallies and len(self._tallies) >= _MOST_NAMES:
                 name = "others"
-            return self._tallies.setdefault(name, Tally())
+            return self._tallies.setdefault(name, TrafficCounter())
 
     def to_json(self) -> dict[str, dict[str, int]]:
         with self._lock:

@@ -15,7 +15,8 @@ from typing import Any
 
 import pyarrow.flight as fl
 
-from kigen.queue.errors import BadRequest, Data, LinkError, QueueClosed, from_json
+from kigen.links.errors import from_wire
+from kigen.queue.errors import BadRequest, Data, QueueClosed, QueueError
 from kigen.queue.record import NO_PROGRESS
 
 VERSION = 1
@@ -145,7 +146,7 @@ def request(**fields: Any) -> bytes:
     return json.dumps(fields).encode()
 
 
-def as_flight(error: LinkError) -> Exception:
+def as_flight(error: QueueError) -> Exception:
     """What a server raises. A queue that closes is a matter of time: the client tries again."""
     info = json.dumps(error.to_json()).encode()
     if len(info) > _INFO:
@@ -155,7 +156,7 @@ def as_flight(error: LinkError) -> Exception:
     return raised
 
 
-def from_flight(error: Any) -> LinkError | None:
+def from_flight(error: Any) -> QueueError | None:
     """The error of the other side, or None if it is trouble of the link itself."""
     info = getattr(error, "extra_info", None)
     if not info:
@@ -164,5 +165,5 @@ def from_flight(error: Any) -> LinkError | None:
         value: Data = json.loads(info)
     except ValueError:
         return None
-    found = from_json(value) if isinstance(value, dict) else None
+    found = from_wire(value) if isinstance(value, dict) else None
     return None if isinstance(found, QueueClosed) else found

@@ -21,11 +21,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from kigen.links.errors import LinkRefused
 from kigen.links.flight.address import Address, Security, may_serve
-from kigen.links.flight.counters import Counters
-from kigen.links.flight.service import EMPTY_SCHEMA, ROLE, CopyDesk, Service, TokenCheck
+from kigen.links.flight.counters import TrafficCounters
+from kigen.links.flight.service import EMPTY_SCHEMA, ROLE, CopyProvider, Service, TokenCheck
 from kigen.links.flight.tokens import new_secret
-from kigen.queue.errors import LinkRefused, UnknownStream
+from kigen.queue.errors import UnknownStream
 from kigen.queue.stream_queue import Queue
 
 __all__ = ["EMPTY_SCHEMA", "LinkServer"]
@@ -61,8 +62,8 @@ class LinkServer:
         self.asked: dict[
             str, float
         ] = {}  # reader -> when it last wanted to follow a stream, there or not (monotonic seconds)
-        self.copies: CopyDesk | None = None  # who gives copies of this process's files, if anybody does
-        self.counters = Counters()  # sent to each reader and taken from each producer, as "stream/name"
+        self.copies: CopyProvider | None = None  # who gives copies of this process's files, if anybody does
+        self.counters = TrafficCounters()  # sent to each reader and taken from each producer, as "stream/name"
         self.closing = threading.Event()
         try:
             self._service = Service(

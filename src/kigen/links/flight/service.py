@@ -20,12 +20,12 @@ import pyarrow.flight as fl
 
 from kigen.links.flight import tokens
 from kigen.links.flight.address import Address
-from kigen.links.flight.calls import Gone, act, give, take
-from kigen.links.flight.counters import Counters
+from kigen.links.flight.calls import CheckCaller, act, give, take
+from kigen.links.flight.counters import TrafficCounters
 from kigen.links.flight.protocol import ACTIONS, APPEND, CLOSING, READ, VERSION, Ack, as_flight, parse
 from kigen.links.flight.software import software
 from kigen.links.flight.tokens import require_role, role_of
-from kigen.queue.errors import BadRequest, LinkError, QueueClosed
+from kigen.queue.errors import BadRequest, QueueClosed, QueueError
 from kigen.queue.stream_queue import Queue
 
 EMPTY_SCHEMA = pa.schema([])
@@ -34,7 +34,7 @@ _MOST_STREAMS = 256  # reads and appends under way
 _EMPTY_BATCH = pa.RecordBatch.from_arrays([], schema=EMPTY_SCHEMA)
 
 
-class CopyDesk(Protocol):
+class CopyProvider(Protocol):
     """Gives the other replica copies of files; see `copies`."""
 
     def news(self) -> dict[str, Any]: ...
@@ -53,8 +53,8 @@ class Server(Protocol):
     about: Callable[[], dict[str, Any]]
     deaf: Callable[[], bool]
     followers: Counter[tuple[str, str]]
-    copies: CopyDesk | None
-    counters: Counters
+    copies: CopyProvider | None
+    counters: TrafficCounters
     closing: threading.Event
     address: Address
 
@@ -77,7 +77,7 @@ class Service(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow counts as u
         try:
             require_role(_role(context), action.type)
             answer = self._act(context, action.type, action.body)
-        except LinkError as error:
+        except QueueError as error:
             raise as_flight(error) from error
         return iter([fl.Result(answer if isinstance(answer, bytes) else json.dumps(answer).encode())])
 
@@ -127,7 +127,7 @@ class Service(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow counts as u
             require_role(_role(context), tokens.READ)
             how = parse(ticket.ticket, READ)
             queue = self._server.queue(how["stream"])
-        except LinkError as error:
+        except QueueError as error:
             raise as_flight(error) from error
         sent = self._server.counters.of(f"{queue.name}/{how['reader']}")
         messages = give(queue, how, sent, self._gone(context, threading.Event()))
@@ -172,7 +172,7 @@ class Service(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow counts as u
             with self._room():
                 for ack in take(queue, how, _messages(reader, gone), taken, gone):
                     put.write(ack)
-        except LinkError as error:
+        except QueueError as error:
             raise as_flight(error) from error
         finally:
             self._calls.pop(name, None)
@@ -183,7 +183,7 @@ class Service(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow counts as u
             with suppress(fl.FlightError, pa.ArrowException, OSError):
                 put.write(CLOSING)
 
-    def _gone(self, context: Any, left: threading.Event) -> Gone:
+    def _gone(self, context: Any, left: threading.Event) -> CheckCaller:
         def check() -> None:
             if self._server.closing.is_set():
                 raise QueueClosed("the server is closing")
@@ -216,11 +216,11 @@ def _for_flight(messages: Iterator[bytes]) -> Iterator[tuple[Any, bytes]]:
     try:
         for message in messages:
             yield _EMPTY_BATCH, message
-    except LinkError as error:
+    except QueueError as error:
         raise as_flight(error) from error
 
 
-def _messages(reader: Any, gone: Gone) -> Iterator[Any]:
+def _messages(reader: Any, gone: CheckCaller) -> Iterator[Any]:
     while True:
         try:
             message = reader.read_chunk().app_metadata

@@ -15,7 +15,7 @@ import secrets
 import stat
 from pathlib import Path
 
-from kigen.queue.errors import LinkRefused
+from kigen.links.errors import LinkRefused
 
 SHORTEST_SECRET = 16
 TOKEN = "token"  # the name of the file in a state directory

@@ -22,12 +22,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from kigen.links.errors import LinkDown
 from kigen.links.flight.calls import message
 from kigen.links.flight.client import Link
-from kigen.links.flight.counters import Tally
+from kigen.links.flight.counters import TrafficCounter
 from kigen.links.flight.protocol import CLOSING, Ack, request
 from kigen.links.flight.server import EMPTY_SCHEMA
-from kigen.queue.errors import LinkDown, LinkError, SequenceGap
+from kigen.queue.errors import QueueError, SequenceGap
 from kigen.queue.payload import codec_number, encode_all
 from kigen.queue.record import NO_PROGRESS, TUPLES, Record
 from kigen.queue.stream_queue import MAIN
@@ -62,7 +63,7 @@ class LinkWriter:
         opened = link.open_producer(stream, producer, epoch, counts)
         self.epoch: int = opened["epoch"]
         self.next: int = opened["next"]  # the sequence number of the next append
-        self.sent = Tally()
+        self.sent = TrafficCounter()
         self.acked = Ack(self.next, 0, 0)
         self._changed = threading.Condition()
         self._writing = threading.Lock()  # Flight's writers are for one thread at a time
@@ -142,7 +143,7 @@ class LinkWriter:
             threading.Thread(target=self._leave, args=(writer,), name=f"leave {self._stream}", daemon=True).start()
 
     def _leave(self, writer: Any) -> None:
-        with suppress(LinkError, fl.FlightError, pa.ArrowException, OSError):
+        with suppress(QueueError, fl.FlightError, pa.ArrowException, OSError):
             self._link.connection.call("leave", call=self._call)
         with suppress(fl.FlightError, pa.ArrowException, OSError), self._writing:
             writer.close()

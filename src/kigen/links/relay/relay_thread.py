@@ -19,12 +19,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from kigen.links.errors import LinkDown
 from kigen.links.flight.acker import Acker
 from kigen.links.flight.address import Security
 from kigen.links.flight.client import Link, Received
 from kigen.links.flight.connection import Patience
 from kigen.links.flight.counters import WireBytes
-from kigen.queue.errors import LinkDown, LinkError, NotTold, QueueClosed, UnknownStream
+from kigen.queue.errors import QueueClosed, QueueError, TrimNoteMissing, UnknownStream
 from kigen.queue.record import ENDED, NO_PROGRESS
 from kigen.queue.stream_queue import Queue
 from kigen.replicas.relay_units import HandAcks, Hole, Marks, Steps, Unit, reached
@@ -91,7 +92,7 @@ class Relay:
         self.switched: list[
             dict[str, float]
         ] = []  # of each change to another server: when it was seen, when that one answered, had news
-        self.error: LinkError | None = None  # what cannot be healed by trying again
+        self.error: QueueError | None = None  # what cannot be healed by trying again
         self._thread = threading.Thread(target=self._work, name=f"relay {queue.name}", daemon=True)
         self._thread.start()
         if self._whom.several:
@@ -131,7 +132,7 @@ class Relay:
         there = self._there() if offset is None else offset
         for address in self._addresses:
             with (
-                suppress(LinkError),
+                suppress(QueueError),
                 Link(address, self._security, Patience(patience_s=_AGAIN_S, call_s=self._watch.silence_s)) as link,
             ):
                 for reader in readers:
@@ -152,12 +153,16 @@ class Relay:
                 self._follow()
             except (LinkDown, UnknownStream, QueueClosed):
                 pass
-            except NotTold:  # by this one: the other may know, or it will be told; it is as if it had not been heard
+            except (
+                TrimNoteMissing
+            ):  # by this one: the other may know, or it will be told; it is as if it had not been heard
                 told, self._lost_s = False, lost_s
             except Exception as error:  # no node goes on without its relay, and nobody else would hear of it
                 if not self._stopped.is_set():
                     self.error = (
-                        error if isinstance(error, LinkError) else LinkError(f"stream '{self._queue.name}': {error!r}")
+                        error
+                        if isinstance(error, QueueError)
+                        else QueueError(f"stream '{self._queue.name}': {error!r}")
                     )
                 return
             heard, self.connected = self.connected, False
@@ -215,7 +220,7 @@ class Relay:
                         met_s = now
                         if self._whom.elsewhere(here, self._others()):
                             raise LinkDown(f"others do not follow {self.address}")
-                except LinkError:
+                except QueueError:
                     if not over.is_set():
                         followed.stop()
                     return
@@ -226,7 +231,7 @@ class Relay:
         """The servers that are not followed, as far as they answer."""
         for at, address in enumerate(self._addresses):
             if at != self._whom.at:
-                with suppress(LinkError), Link(address, self._security, self._short) as link:
+                with suppress(QueueError), Link(address, self._security, self._short) as link:
                     yield _seen(link.status(self._queue.name), at)
 
     def _there(self) -> int:
@@ -243,7 +248,7 @@ class Relay:
         if there and acks is not None:
             try:
                 acks.done(there, note)
-            except LinkError:  # an ack was not taken: it is sent again on a new connection
+            except QueueError:  # an ack was not taken: it is sent again on a new connection
                 self._unfollow()
 
     def _unfollow(self) -> None:
@@ -266,7 +271,7 @@ class Relay:
                 continue
             there, note = self._by_hand.last if by_hand else (self._there(), "")
             for address in [a for a in self._addresses if a != self.address]:
-                with suppress(LinkError), Link(address, self._security, self._short) as link:
+                with suppress(QueueError), Link(address, self._security, self._short) as link:
                     if by_hand:
                         self._require_me(link)
                     link.ack(self._queue.name, self._reader, there, note=note)

@@ -16,7 +16,7 @@ from typing import Any
 from kigen.durable import POWER, durability_of
 from kigen.placement.nodes_file.standby_settings import COPY_PERIOD_US, standby_of
 from kigen.placement.nodes_file.values import Section, Values, suggest
-from kigen.placement.problem import Link, Node
+from kigen.placement.problem import ProblemLink, ProblemNode
 
 FIRST_PORT = 47100
 STANDBY_PORT = 500  # a standby's own port lies so far behind its node's, unless it is given
@@ -88,8 +88,8 @@ class NodeEntry:
         return (own,) if self.standby is None else (own, other)
 
     @property
-    def node(self) -> Node:
-        return Node(self.name, self.speed)
+    def node(self) -> ProblemNode:
+        return ProblemNode(self.name, self.speed)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class OperatorEntry:
 class NodesFile:
     file: str
     nodes: tuple[NodeEntry, ...]
-    links: tuple[Link, ...]
+    links: tuple[ProblemLink, ...]
     streams: Mapping[str, StreamEntry] = field(default_factory=dict)
     results: Mapping[str, str] = field(default_factory=dict)  # query -> node; "default" for all others
     operators: Mapping[str, OperatorEntry] = field(default_factory=dict)
@@ -213,19 +213,19 @@ class _Parser:
             self.errors.append(f"{v.where} durability: {error}")
             return POWER
 
-    def _links(self) -> tuple[Link, ...]:
+    def _links(self) -> tuple[ProblemLink, ...]:
         entries = self.table.get("links")
         if entries is None:
-            return tuple(Link(a, b) for a in self.names for b in self.names if a != b)
+            return tuple(ProblemLink(a, b) for a in self.names for b in self.names if a != b)
         if not isinstance(entries, list):
             self.errors.append('links must be written as [[links]] and below it between = ["a", "b"]')
             return ()
-        found: dict[tuple[str, str], Link] = {}
+        found: dict[tuple[str, str], ProblemLink] = {}
         for i, value in enumerate(entries, 1):
             v = Values(Section(f"[links] number {i}", value), self.errors)
             v.only(("between", "from", "to", "delay", "bandwidth"))
             for a, b in self._ends(v, value):
-                found[a, b] = Link(a, b, v.duration("delay", 0.0), v.bandwidth("bandwidth"))
+                found[a, b] = ProblemLink(a, b, v.duration("delay", 0.0), v.bandwidth("bandwidth"))
         return tuple(found.values())
 
     def _ends(self, v: Values, value: dict[str, Any]) -> list[tuple[str, str]]:

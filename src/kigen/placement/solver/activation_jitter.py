@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from kigen.placement.problem import Problem
-from kigen.placement.result import Task
+from kigen.placement.result import PlacedTask
 from kigen.placement.tasks import Arrivals
 
 _ROUNDS = 50
@@ -22,7 +22,7 @@ _CLOSE = 1e-6
 
 
 def jitters(
-    problem: Problem, tasks: tuple[Task, ...], arrivals: Arrivals, nodes: Mapping[str, str]
+    problem: Problem, tasks: tuple[PlacedTask, ...], arrivals: Arrivals, nodes: Mapping[str, str]
 ) -> dict[str, float]:
     """Task -> the latest arrival of its input less the earliest."""
     order = {o: i for i, o in enumerate(problem.order)}
@@ -40,7 +40,7 @@ def jitters(
 
 
 def _spread(
-    problem: Problem, tasks: tuple[Task, ...], arrivals: Arrivals, answer: Mapping[str, float]
+    problem: Problem, tasks: tuple[PlacedTask, ...], arrivals: Arrivals, answer: Mapping[str, float]
 ) -> dict[str, float]:
     latest: dict[str, float] = {}
     earliest: dict[str, float] = {}
@@ -57,9 +57,9 @@ def _spread(
     return found
 
 
-def _busy(tasks: tuple[Task, ...], jitter: Mapping[str, float]) -> dict[str, float]:
+def _busy(tasks: tuple[PlacedTask, ...], jitter: Mapping[str, float]) -> dict[str, float]:
     """Node -> the longest time it can be busy without a break."""
-    by_node: dict[str, list[Task]] = defaultdict(list)
+    by_node: dict[str, list[PlacedTask]] = defaultdict(list)
     for task in tasks:
         by_node[task.node].append(task)
     found = {}

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from kigen.placement.network import Route, arrival_us, traffic_of
 from kigen.placement.problem import Problem
-from kigen.placement.result import LinkLoad, NodeLoad, Placement, Task
+from kigen.placement.result import LinkLoad, NodeLoad, PlacedTask, Placement
 from kigen.placement.solver.activation_jitter import jitters
 from kigen.placement.solver.demand import fit, local_fit, sporadic
 from kigen.placement.solver.split import Shares, by_work, least
@@ -79,7 +79,7 @@ def spread(problem: Problem, shares: Shares) -> float:
     return sum(abs(even[k] - shares[k]) / problem.work_us[k[1]] for k in shares if problem.work_us[k[1]] > 0)
 
 
-def _node_load(node: str, tasks: tuple[Task, ...], jitter: Mapping[str, float]) -> NodeLoad:
+def _node_load(node: str, tasks: tuple[PlacedTask, ...], jitter: Mapping[str, float]) -> NodeLoad:
     mine = [t for t in tasks if t.node == node]
     curves = [sporadic(t.sub_deadline_us, t.work_us, t.period_us, jitter[t.name]) for t in mine]
     found = fit(curves, 1.0, [(t.sub_deadline_us, t.tuple_us) for t in mine if t.period_us is not None])

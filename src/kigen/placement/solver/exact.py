@@ -16,7 +16,7 @@ import numpy as np
 
 from kigen.placement.network import Route
 from kigen.placement.problem import Problem
-from kigen.placement.solver.mip import Answer, Floats, Mip
+from kigen.placement.solver.mip import Floats, Mip, MipSolution
 from kigen.placement.solver.split import Shares, by_work, least
 
 _TIE = 1e-5  # of a deadline: paths that end closer together than this are due together
@@ -236,7 +236,7 @@ class ExactModel:
     # --- solving
     # ---------------------------------------------------------------------------------------------------------
 
-    def solve(self, left_s: Callable[[], float], start: Floats | None = None) -> tuple[Answer, bool]:
+    def solve(self, left_s: Callable[[], float], start: Floats | None = None) -> tuple[MipSolution, bool]:
         """The goals one after the other, each held while the next is sought; the last answer that has values, and
         whether all were proven. `left_s` says how many seconds are left."""
         goals: list[dict[int, float]] = [dict.fromkeys(self.over.values(), 1.0)] if self.stretch else []

@@ -18,7 +18,7 @@ import numpy as np
 from kigen.placement.network import Network
 from kigen.placement.problem import Problem
 from kigen.placement.solver.demand import NodeDemand, broken_span
-from kigen.placement.solver.mip import Answer, Floats, Mip
+from kigen.placement.solver.mip import Floats, Mip, MipSolution
 
 _WHOLE = 1e-6
 
@@ -192,10 +192,10 @@ class FixedModel:
 
     def solve(
         self, time_limit_s: float, start: Mapping[str, str] | None = None, gap: float = 0.0, relaxed: bool = False
-    ) -> Answer:
+    ) -> MipSolution:
         given = None if start is None else self.start(start)
         found = self.mip.solve(time_limit_s, given, gap, relaxed)
-        return Answer(
+        return MipSolution(
             found.status, found.values, found.objective + self.constant, found.bound + self.constant, found.seconds
         )
 

@@ -20,7 +20,7 @@ _DONE = {highspy.HighsModelStatus.kOptimal: "optimal", highspy.HighsModelStatus.
 
 
 @dataclass(frozen=True)
-class Answer:
+class MipSolution:
     """`status`: optimal, infeasible, or limit (time ran out); `values` None if no feasible point was found."""
 
     status: str
@@ -70,7 +70,7 @@ class Mip:
         start: Sequence[float] | Floats | None = None,
         gap: float = 0.0,
         relaxed: bool = False,
-    ) -> Answer:
+    ) -> MipSolution:
         """`start`: a solution to begin with, feasible or nearly so. `relaxed`: without whole numbers."""
         solver = _solver(max(0.1, time_limit_s), gap)
         solver.passModel(self._model(relaxed))
@@ -84,7 +84,7 @@ class Mip:
         has = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
         values = np.array(solver.getSolution().col_value) if has else None
         bound = info.mip_dual_bound if any(self.whole) and not relaxed else info.objective_function_value
-        return Answer(
+        return MipSolution(
             _DONE.get(found, "limit"),
             values,
             float(info.objective_function_value),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from kigen.placement.network import Network
 from kigen.placement.solver.demand import NodeDemand
 from kigen.placement.solver.fixed import FixedModel
-from kigen.placement.solver.mip import Answer
+from kigen.placement.solver.mip import MipSolution
 from kigen.placement.solver.search import Search
 
 _WHOLE_COLUMNS = 12_000  # placement columns up to which the whole model is given to the solver
@@ -28,7 +28,7 @@ Left = Callable[[], float]
 
 
 @dataclass(frozen=True)
-class Found:
+class TrafficSolution:
     nodes: dict[str, str]
     traffic: float
     bound: float
@@ -39,23 +39,25 @@ class Found:
 
 def minimise_traffic(
     network: Network, demand: NodeDemand, floor: float, left_s: Left, gap: float = 1e-4, seed: int = 0
-) -> Found:
+) -> TrafficSolution:
     given_s = left_s()
     found = _minimise(network, demand, floor, left_s, gap, seed)
     return replace(found, spent_s=given_s - left_s())
 
 
-def _minimise(network: Network, demand: NodeDemand, floor: float, left_s: Left, gap: float, seed: int) -> Found:
+def _minimise(
+    network: Network, demand: NodeDemand, floor: float, left_s: Left, gap: float, seed: int
+) -> TrafficSolution:
     search = Search(network, demand, floor, seed)
     search.greedy()
     search.improve(_part(left_s, 0.3))
     heuristic, fits = search.traffic(), search.fits()
-    best = Found(dict(search.nodes), heuristic, 0.0, fits, heuristic)
+    best = TrafficSolution(dict(search.nodes), heuristic, 0.0, fits, heuristic)
     if left_s() <= 0:
         return best
     model = FixedModel(network.problem, network, demand, search.floor)
     if not model.free:
-        return Found(best.nodes, heuristic, heuristic, fits, heuristic)
+        return TrafficSolution(best.nodes, heuristic, heuristic, fits, heuristic)
     best = _spans(model, search, best, _part(left_s, 0.3))
     if len(model.z) <= _WHOLE_COLUMNS:
         best = _whole(model, search, best, _part(left_s, 0.6), gap)
@@ -68,7 +70,9 @@ def _part(left_s: Left, share: float) -> Left:
     return lambda: left_s() - rest
 
 
-def _accept(search: Search, nodes: Mapping[str, str], best: Found, bound: float, left_s: Left) -> Found:
+def _accept(
+    search: Search, nodes: Mapping[str, str], best: TrafficSolution, bound: float, left_s: Left
+) -> TrafficSolution:
     """Take it if it fits and is better; polish it by moves."""
     search.take(nodes)
     bound = max(bound, best.bound)
@@ -78,15 +82,15 @@ def _accept(search: Search, nodes: Mapping[str, str], best: Found, bound: float,
         fits = search.fits()
     traffic = search.traffic()
     if fits and (not best.fits or traffic < best.traffic):
-        return Found(dict(search.nodes), traffic, bound, True, best.heuristic_traffic)
-    return Found(best.nodes, best.traffic, bound, best.fits, best.heuristic_traffic)
+        return TrafficSolution(dict(search.nodes), traffic, bound, True, best.heuristic_traffic)
+    return TrafficSolution(best.nodes, best.traffic, bound, best.fits, best.heuristic_traffic)
 
 
-def _closed(best: Found, gap: float) -> bool:
+def _closed(best: TrafficSolution, gap: float) -> bool:
     return best.fits and best.traffic - best.bound <= gap * max(best.traffic, 1e-9)
 
 
-def _spans(model: FixedModel, search: Search, best: Found, left_s: Left) -> Found:
+def _spans(model: FixedModel, search: Search, best: TrafficSolution, left_s: Left) -> TrafficSolution:
     """The spans of time that matter, found on rounded relaxations, which are cheap; each relaxation also bounds."""
     for _ in range(_ROUNDS):
         if left_s() <= 0:
@@ -102,12 +106,12 @@ def _spans(model: FixedModel, search: Search, best: Found, left_s: Left) -> Foun
     return best
 
 
-def _whole(model: FixedModel, search: Search, best: Found, left_s: Left, gap: float) -> Found:
+def _whole(model: FixedModel, search: Search, best: TrafficSolution, left_s: Left, gap: float) -> TrafficSolution:
     while left_s() > 0:
         answer = model.solve(left_s(), best.nodes if best.fits and model.network.is_mesh else None, gap)
         bound = max(0.0, answer.bound) if answer.status != "infeasible" else best.bound
         if answer.values is None:
-            return Found(best.nodes, best.traffic, max(bound, best.bound), best.fits, best.heuristic_traffic)
+            return TrafficSolution(best.nodes, best.traffic, max(bound, best.bound), best.fits, best.heuristic_traffic)
         nodes = model.nodes(answer.values)
         cuts = _cut(model, nodes)
         best = _accept(search, nodes, best, bound, left_s)
@@ -123,7 +127,9 @@ def _cut(model: FixedModel, nodes: Mapping[str, str]) -> int:
     return sum(model.cut(ops, n) for n, ops in held.items())
 
 
-def neighbourhoods(search: Search, best: Found, left_s: Left, gap: float, rng: random.Random) -> Found:
+def neighbourhoods(
+    search: Search, best: TrafficSolution, left_s: Left, gap: float, rng: random.Random
+) -> TrafficSolution:
     """`best` made better, under the search's demand test and its floors of slack."""
     network, demand = search.network, search.demand
     problem = network.problem
@@ -148,7 +154,9 @@ def neighbourhoods(search: Search, best: Found, left_s: Left, gap: float, rng: r
     return best
 
 
-def _settle(model: FixedModel, nodes: Mapping[str, str], time_limit_s: float) -> tuple[Answer, dict[str, str] | None]:
+def _settle(
+    model: FixedModel, nodes: Mapping[str, str], time_limit_s: float
+) -> tuple[MipSolution, dict[str, str] | None]:
     answer = model.solve(time_limit_s, nodes if model.network.is_mesh else None, 1e-3)
     for _ in range(3):
         if answer.values is None:

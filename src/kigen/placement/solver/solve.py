@@ -21,7 +21,7 @@ from kigen.placement.solver.baseline import sqpr
 from kigen.placement.solver.demand import NodeDemand
 from kigen.placement.solver.exact import ExactModel
 from kigen.placement.solver.limits import check_reachable, impossible, needed
-from kigen.placement.solver.neighbourhoods import Found, minimise_traffic, neighbourhoods
+from kigen.placement.solver.neighbourhoods import TrafficSolution, minimise_traffic, neighbourhoods
 from kigen.placement.solver.search import Search
 from kigen.placement.solver.split import Shares, by_level, by_work, least, reserve
 
@@ -104,7 +104,7 @@ def _exact(problem: Problem, left_s: Clock) -> tuple[Placement | None, bool]:
     return replace(placed, bound=placed.traffic if proven else 0.0), proven
 
 
-def fixed_split(problem: Problem, network: Network, left_s: Clock, limits: Limits) -> tuple[Placement, Found]:
+def fixed_split(problem: Problem, network: Network, left_s: Clock, limits: Limits) -> tuple[Placement, TrafficSolution]:
     """The model for many operators; then the demand test of its tasks, and more slack on nodes that fail it."""
     reserved = reserve(problem, network)
     demand = NodeDemand(problem, least(by_level(problem, reserved)))
@@ -156,7 +156,7 @@ def _polish(search: Search, repaired: Placement, left_s: Clock, limits: Limits) 
     best, tries = repaired, 0
     while left_s() > 0 and tries < _POLISHES and best.gap > limits.gap:
         tries += 1
-        given = Found(best.nodes, best.traffic, best.bound, True, best.traffic)
+        given = TrafficSolution(best.nodes, best.traffic, best.bound, True, best.traffic)
         found = neighbourhoods(search, given, _first(left_s, 0.3), limits.gap, rng)
         tried = repair(search, found.nodes, best.bound, best.method.removesuffix(_REPAIRED) + _REPAIRED)
         if tried.holds and tried.traffic < best.traffic:

@@ -23,8 +23,8 @@ import math
 
 from kigen.schedule.adaptive.sdmr_monitor import SdmrMonitor
 
-READINGS = ("totals", "execution", "window", "mixed", "overdue")
-DEFAULT_READING = "overdue"
+SDMR_READINGS = ("totals", "execution", "window", "mixed", "overdue")
+DEFAULT_SDMR_READING = "overdue"
 
 
 class AdaptivityController:
@@ -33,12 +33,12 @@ class AdaptivityController:
         monitor: SdmrMonitor,
         kp: float = 1.0,
         ki: float = 10.0,
-        reading: str = DEFAULT_READING,
+        reading: str = DEFAULT_SDMR_READING,
         start: int = 1,
         largest: int = 1_000_000,
     ) -> None:
-        if reading not in READINGS:
-            raise ValueError(f"no reading '{reading}' of the controller: write one of {', '.join(READINGS)}")
+        if reading not in SDMR_READINGS:
+            raise ValueError(f"no reading '{reading}' of the controller: write one of {', '.join(SDMR_READINGS)}")
         self._monitor, self.kp, self.ki, self.reading = monitor, kp, ki, reading
         self.k, self._largest = max(1, start), largest
         self._before = 0.0

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kigen.schedule.interface import ScheduledTask
+from kigen.schedule.policy_interface import ScheduledTask
 
 
 @dataclass(frozen=True, slots=True)

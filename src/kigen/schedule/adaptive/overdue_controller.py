@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from kigen.schedule.adaptive.basic_batch_manager import BasicBatch
 from kigen.schedule.adaptive.exec_cost import survivors
 from kigen.schedule.cost_model import CostModel
-from kigen.schedule.interface import ScheduledTask
+from kigen.schedule.policy_interface import ScheduledTask
 
 
 class OverdueController:

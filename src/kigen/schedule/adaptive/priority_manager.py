@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
-from kigen.schedule.interface import ScheduledTask
+from kigen.schedule.policy_interface import ScheduledTask
 
 RULES = ("edf", "muf", "fifo")
 

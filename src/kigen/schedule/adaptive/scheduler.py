@@ -19,7 +19,7 @@ from kigen.schedule.adaptive.overdue_controller import OverdueController
 from kigen.schedule.adaptive.priority_manager import PriorityManager
 from kigen.schedule.adaptive.sdmr_monitor import SdmrMonitor
 from kigen.schedule.cost_model import CostModel
-from kigen.schedule.interface import Completion, Decision, Grant, Policy, ScheduledTask
+from kigen.schedule.policy_interface import Completion, Decision, Grant, Policy, ScheduledTask
 
 WELL_SPENT = 6.0  # fixed costs: a batch of so much work is never too long
 LOST = 0.25  # where more than this is missed, nobody can be spared

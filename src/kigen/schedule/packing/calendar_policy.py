@@ -16,8 +16,8 @@ import numpy as np
 
 from kigen.schedule.adaptive.sdmr_monitor import SdmrMonitor
 from kigen.schedule.cost_model import CostModel
-from kigen.schedule.interface import Completion, Decision, Floats, Grant, Ints, Policy, ScheduledTask
 from kigen.schedule.packing.deadline_calendar import DeadlineCalendar, grants
+from kigen.schedule.policy_interface import Completion, Decision, Floats, Grant, Ints, Policy, ScheduledTask
 
 ROWS = 2048
 _FINEST = 50  # slots in the shortest deadline

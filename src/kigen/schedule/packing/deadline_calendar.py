@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kigen.schedule.interface import Floats, Grant, Ints
+from kigen.schedule.policy_interface import Floats, Grant, Ints
 
 
 class DeadlineCalendar:

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from kigen.schedule.cost_model import CostModel
-from kigen.schedule.interface import Decision, Floats, Ints, ScheduledTask
 from kigen.schedule.packing.calendar_policy import CalendarPolicy, fill
 from kigen.schedule.packing.deadline_calendar import work_by_row
 from kigen.schedule.packing.task_rates import ArrivalRates
+from kigen.schedule.policy_interface import Decision, Floats, Ints, ScheduledTask
 
 OVERLOAD_ORDERS = ("product", "shortest", "cheapest", "edf")
 PROTECTED_LOAD = 0.95

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kigen.schedule.interface import Decision
 from kigen.schedule.packing.calendar_policy import CalendarPolicy
 from kigen.schedule.packing.deadline_calendar import work_by_row
+from kigen.schedule.policy_interface import Decision
 
 
 class AdmitAll(CalendarPolicy):

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from kigen.schedule.interface import Floats, Ints
+from kigen.schedule.policy_interface import Floats, Ints
 
 MEMORY_US = 10_000_000.0
 

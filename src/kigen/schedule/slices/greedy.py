@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kigen.schedule.interface import Floats
+from kigen.schedule.policy_interface import Floats
 
 
 def take_steepest(work: Floats, room: Floats) -> Floats:

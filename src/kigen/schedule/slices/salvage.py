@@ -29,10 +29,10 @@ from typing import Any
 import numpy as np
 
 from kigen.plan.shared_joins.window_hull import WindowHull
-from kigen.schedule.interface import Floats, Ints
+from kigen.schedule.policy_interface import Floats, Ints
 from kigen.schedule.slices.greedy import take_steepest, whole_parts
 from kigen.schedule.slices.orders import Mqt
-from kigen.schedule.slices.stream_rates import PERIOD_US, LaneRates
+from kigen.schedule.slices.stream_rates import PERIOD_US, StreamRates
 
 AHEAD = 1.2  # buffers
 _FRONT = 64  # ranges planned one by one; the rest in lumps
@@ -62,7 +62,7 @@ class Salvage(Mqt):
     ) -> None:
         super().__init__(hull, buffers)
         self.ahead = ahead
-        self.rates = LaneRates(len(buffers), period_us)
+        self.rates = StreamRates(len(buffers), period_us)
         self.at_stake = True  # not all that waits is safe at the highest rate of late
         self.refused = 0.0  # share of the work that waits
         self._left = np.array(

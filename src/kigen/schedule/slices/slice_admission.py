@@ -17,8 +17,8 @@ from typing import Any
 
 from kigen.plan.shared_joins.window_hull import WindowHull, window_hull
 from kigen.schedule.cost_model import CostModel
-from kigen.schedule.interface import Grant, ScheduledTask
-from kigen.schedule.policies import PolicyError, Settings
+from kigen.schedule.policies import PolicyError, PolicySettings
+from kigen.schedule.policy_interface import Grant, ScheduledTask
 from kigen.schedule.slices.mandf import AdMandF, MandF
 from kigen.schedule.slices.orders import Mqt
 from kigen.schedule.slices.slice_interface import SlicePolicy, Unit
@@ -40,8 +40,8 @@ class SlicedTask:
 
 
 class SliceAdmission:
-    def __init__(self, name: str, tasks: Sequence[SlicedTask], settings: Settings | None = None) -> None:
-        self.name, self.tasks, self._settings = name, tuple(tasks), settings or Settings()
+    def __init__(self, name: str, tasks: Sequence[SlicedTask], settings: PolicySettings | None = None) -> None:
+        self.name, self.tasks, self._settings = name, tuple(tasks), settings or PolicySettings()
         self._policies = [self._policy(task) for task in tasks]
         scheduled = [queue for task in tasks for queue in task.slices]
         self._first = [

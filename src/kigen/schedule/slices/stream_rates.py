@@ -14,7 +14,7 @@ SMOOTHING_US = 5e6
 MEMORY_US = 1e9
 
 
-class LaneRates:
+class StreamRates:
     """Tuples a microsecond, by stream."""
 
     def __init__(self, streams: int, period_us: float = PERIOD_US) -> None:

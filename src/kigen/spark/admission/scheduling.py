@@ -21,8 +21,8 @@ from kigen.connectors.source_base import Times
 from kigen.durable import replace
 from kigen.plan.logical import App
 from kigen.plan.tasks import Task
-from kigen.schedule import Completion, Policy, ScheduledTask, Settings, make_policy
-from kigen.spark.admission.live_queues import Admit, Arrivals, Cursors, Taken, TaskQueue, task_of
+from kigen.schedule import Completion, Policy, PolicySettings, ScheduledTask, make_policy
+from kigen.spark.admission.live_queues import Admit, Cursors, StreamArrivals, TaskInput, TaskQueue, task_of
 from kigen.spark.admission.shedding import Shedding
 from kigen.spark.scratch import Committed
 
@@ -47,7 +47,7 @@ class Scheduling:
         tasks: tuple[Task, ...],
         sources: Mapping[str, LiveSource],
         queues: dict[str, Cursors],
-        policy: tuple[str, Settings],
+        policy: tuple[str, PolicySettings],
         at_most: int,
         costs: Path | None = None,
         tick_us: int | None = None,
@@ -61,10 +61,10 @@ class Scheduling:
         if costs is not None and costs.exists():
             self._cost_model.restore(json.loads(costs.read_bytes()))
         self._readers = {s: [i for i, t in enumerate(self._tasks) if s in queues[t.name]] for s in sources}
-        self._arrivals: dict[str, Arrivals] = {}
+        self._arrivals: dict[str, StreamArrivals] = {}
         for stream, source in sources.items():
             shedding = None if app.stream(stream).shed is None else Shedding(app.stream(stream), source)
-            self._arrivals[stream] = Arrivals(stream, source, shedding, self._earliest(stream, queues))
+            self._arrivals[stream] = StreamArrivals(stream, source, shedding, self._earliest(stream, queues))
         self._fed: set[str] = set()
         self._shed = [0] * len(self._tasks)  # let go, and not in an offset yet
         self._buffers = [{s: n for s in queues[t.name] if (n := app.stream(s).buffer) is not None} for t in self._tasks]
@@ -75,7 +75,7 @@ class Scheduling:
         self._closed_at_us: int | None = None
         self._batches = 0
 
-    def _start(self, app: App, name: str, settings: Settings, queues: dict[str, Cursors]) -> None:
+    def _start(self, app: App, name: str, settings: PolicySettings, queues: dict[str, Cursors]) -> None:
         self.policy: Policy = make_policy(name, [scheduled(task) for task in self._tasks], settings)
 
     @property
@@ -91,7 +91,7 @@ class Scheduling:
         for stream, arrivals in self._arrivals.items():
             if arrivals.known > self._at_most and self._earliest(stream, queues) + self._at_most < arrivals.known:
                 continue  # enough waits
-            numbers, at_us = arrivals.look(now_us, self._at_most)
+            numbers, at_us = arrivals.poll(now_us, self._at_most)
             if not len(numbers):
                 continue
             for index in self._readers[stream]:
@@ -139,7 +139,7 @@ class Scheduling:
 
     def next(
         self, seq: int, now_us: int, queues: dict[str, Cursors], committed: Committed, closing: bool
-    ) -> dict[str, Taken]:
+    ) -> dict[str, TaskInput]:
         """What goes into the batch `seq`, task by task; the cursors in `queues` are moved. Nothing: no batch is due."""
         if closing and self._closed_at_us is None:
             self._closed_at_us = now_us
@@ -150,7 +150,7 @@ class Scheduling:
         due = self._together(
             [i for i in range(len(self._tasks)) if i in grants or self._is_due(i, queues, committed, ended)]
         )
-        taken: dict[str, Taken] = {}
+        taken: dict[str, TaskInput] = {}
         times: list[Times] = []
         for index in due:
             name = self._tasks[index].name
@@ -178,7 +178,7 @@ class Scheduling:
         """Those that must be in a batch if these are."""
         return due
 
-    def _told(self, taken: Taken, queue: TaskQueue) -> Taken:
+    def _told(self, taken: TaskInput, queue: TaskQueue) -> TaskInput:
         """With what else the task has to know."""
         return taken
 

@@ -23,9 +23,9 @@ from kigen.connectors.source_base import Times
 from kigen.plan.logical import App
 from kigen.plan.shared_joins.slices import JoinSlices
 from kigen.plan.tasks import Task
-from kigen.schedule import Completion, Settings
+from kigen.schedule import Completion, PolicySettings
 from kigen.schedule.slices import SliceAdmission, SlicedTask
-from kigen.spark.admission.live_queues import Admit, Cursors, Taken, TaskQueue, queue_of
+from kigen.spark.admission.live_queues import Admit, Cursors, TaskInput, TaskQueue, queue_of
 from kigen.spark.admission.scheduling import Scheduling, scheduled
 
 FEED_US = 10_000  # arrivals go to the policy in slots of this length
@@ -38,7 +38,7 @@ class SliceScheduling(Scheduling):
         tasks: tuple[Task, ...],
         sources: Mapping[str, LiveSource],
         queues: dict[str, Cursors],
-        policy: tuple[str, Settings],
+        policy: tuple[str, PolicySettings],
         at_most: int,
         slices: Mapping[str, JoinSlices],
         costs: Path | None = None,
@@ -58,14 +58,14 @@ class SliceScheduling(Scheduling):
     def _count(self, task: Task) -> int:
         return len(self._slices[task.name].queries) if task.name in self._slices else 1
 
-    def _start(self, app: App, name: str, settings: Settings, queues: dict[str, Cursors]) -> None:
+    def _start(self, app: App, name: str, settings: PolicySettings, queues: dict[str, Cursors]) -> None:
         self._streams = [list(queues[task.name]) for task in self._whole]
         known = [
             self._sliced(app, task, streams, settings) for task, streams in zip(self._whole, self._streams, strict=True)
         ]
         self.admission = SliceAdmission(name, known, settings)
 
-    def _sliced(self, app: App, task: Task, streams: list[str], settings: Settings) -> SlicedTask:
+    def _sliced(self, app: App, task: Task, streams: list[str], settings: PolicySettings) -> SlicedTask:
         buffers = tuple(app.stream(stream).buffer if settings.may_drop else None for stream in streams)
         if task.name not in self._slices:
             return SlicedTask((scheduled(task),), buffers)
@@ -87,7 +87,7 @@ class SliceScheduling(Scheduling):
         for stream, arrivals in self._arrivals.items():
             if arrivals.known > self._at_most and self._earliest(stream, queues) + self._at_most < arrivals.known:
                 continue  # enough waits
-            new[stream] = arrivals.look(now_us, self._at_most)
+            new[stream] = arrivals.poll(now_us, self._at_most)
         for number, task in enumerate(self._whole):
             self._feed_task(number, task, new, queues)
         self._looked |= {stream for stream, (numbers, _) in new.items() if len(numbers)}
@@ -157,7 +157,7 @@ class SliceScheduling(Scheduling):
         tasks = {self._where[index][0] for index in due}
         return [index for index, (number, _) in enumerate(self._where) if number in tasks]
 
-    def _told(self, taken: Taken, queue: TaskQueue) -> Taken:
+    def _told(self, taken: TaskInput, queue: TaskQueue) -> TaskInput:
         return replace(taken, until_us=queue.until_us(self._lateness_us))
 
     def report(self) -> dict[str, Any]:

@@ -26,9 +26,9 @@ from kigen.lifetimes.exchange.sent import is_mark, queue_schema
 from kigen.links import READER, Link, Security
 from kigen.links.flight.tokens import require_private
 from kigen.plan.logical import SourceStream
-from kigen.queue import LinkError
+from kigen.queue import QueueError
 from kigen.queue.payload import require_columns
-from kigen.spark.links.followed import Flags, Followed
+from kigen.spark.links.arrived_rows import ArrivedRows, Flags
 
 _READ_WAIT_S = 60.0  # a worker's: the rows are there, unless the disk is very slow
 
@@ -61,7 +61,7 @@ class LinkSource(LiveSource):
         self._queue = str(stream.source.option("queue"))
         self._schema = queue_schema(stream.schema, is_stream=not stream.source.option("relation"))
         self._link: Link | None = None
-        self._follower: _Follower | None = None
+        self._follower: _QueueWatcher | None = None
 
     def initial(self) -> Position:
         return {"index": 0}
@@ -75,9 +75,9 @@ class LinkSource(LiveSource):
     # --- on the driver -----------------------------------------------------------------------------------------------
 
     @property
-    def _followed(self) -> _Follower:
+    def _followed(self) -> _QueueWatcher:
         if self._follower is None:
-            self._follower = _Follower(self._connect(), self._queue, self._schema, self._rows)
+            self._follower = _QueueWatcher(self._connect(), self._queue, self._schema, self._rows)
         return self._follower
 
     def arrived_by(self, now_us: int) -> int:
@@ -126,15 +126,15 @@ class LinkSource(LiveSource):
         return self._link
 
 
-class _Follower:
+class _QueueWatcher:
     """Follows the queue in a thread: what has come, up to the last mark, and not been looked at
-    (`kigen.spark.links.followed`)."""
+    (`kigen.spark.links.arrived_rows`)."""
 
     def __init__(self, link: Link, queue: str, schema: pa.Schema, rows: Callable[[int, int], pa.Table]) -> None:
         self._link, self._queue, self._schema, self._rows = link, queue, schema, rows
         self._lock = threading.Lock()
-        self._followed, self._followed_start = Followed(0), 0
-        self._failed: LinkError | None = None
+        self._followed, self._followed_start = ArrivedRows(0), 0
+        self._failed: QueueError | None = None
         self._begun = threading.Event()
         threading.Thread(target=self._work, name=f"follow {queue}", daemon=True).start()
 
@@ -173,7 +173,7 @@ class _Follower:
         """Rows that were looked at before, or came a moment ago."""
         begin = max(first - 1, self._followed_start)
         rows = self._rows(begin, end)
-        again = Followed(begin)
+        again = ArrivedRows(begin)
         again.add(begin, _int64(rows.column("_arrived")), np.asarray(is_mark(rows).to_numpy(), bool))
         return again.look(first, end)
 
@@ -184,7 +184,7 @@ class _Follower:
     def _work(self) -> None:
         try:
             self._followed_start = int(self._link.status(self._queue)["start"])
-            self._followed = Followed(self._followed_start)
+            self._followed = ArrivedRows(self._followed_start)
             self._begun.set()
             for got in self._link.follow(self._queue, self._followed_start, skip_trimmed=True):
                 require_columns(got.schema, self._schema, self._queue)
@@ -197,7 +197,7 @@ class _Follower:
                     offset += len(arrived)
                 with self._lock:
                     self._followed.acknowledged(got.start)
-        except LinkError as error:
+        except QueueError as error:
             self._failed = error
             self._begun.set()
 

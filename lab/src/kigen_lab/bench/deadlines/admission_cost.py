@@ -18,7 +18,7 @@ import numpy as np
 from kigen.connectors import LiveSource, open_source
 from kigen.plan import bind
 from kigen.plan.tasks import extract_tasks
-from kigen.schedule import Completion, ScheduledTask, Settings, make_policy
+from kigen.schedule import Completion, PolicySettings, ScheduledTask, make_policy
 from kigen.spark.admission.offsets import initial_offset, next_offset
 from kigen.spark.admission.scheduling import Scheduling
 from kigen.spark.scratch import Committed
@@ -43,7 +43,7 @@ def measure_admission(
     sources = {s.name: open_source(s, ".", False, 0) for s in app.streams}
     live = {name: source for name, source in sources.items() if isinstance(source, LiveSource)}
     offset = initial_offset(dict(sources), tasks, 0)
-    scheduling = Scheduling(app, tasks, live, offset["queues"], (policy, Settings(may_drop=False)), _AT_MOST)
+    scheduling = Scheduling(app, tasks, live, offset["queues"], (policy, PolicySettings(may_drop=False)), _AT_MOST)
     now_us = int(waiting / rate * 1e6)
     whole, decision = [], []
     for trigger in range(triggers + 1):
@@ -71,7 +71,7 @@ def measure_admission(
 def measure_decision(name: str, queries: int = QUERIES, batches: int = WAITING) -> float:
     """Of a policy alone, with so many basic batches of each query waiting: ms a decision, the median."""
     tasks = [ScheduledTask(f"q{i}", 1e6 * (1 + i % 30), False, 50.0) for i in range(queries)]
-    policy = make_policy(name, tasks, Settings(phi_us=20_000.0, fixed_us=150_000.0))
+    policy = make_policy(name, tasks, PolicySettings(phi_us=20_000.0, fixed_us=150_000.0))
     owners, now_us = np.tile(np.arange(queries), batches), batches * 20_000.0
     policy.arrived_many(owners, np.full(len(owners), 3), np.repeat(np.arange(batches) * 20_000.0, queries))
     taken = []

@@ -23,7 +23,7 @@ from typing import Any
 from kigen.links import TOKEN, Link, Patience, Security, read_secret
 from kigen.placement.from_plan import name_operators
 from kigen.plan import bind
-from kigen.queue import LinkError
+from kigen.queue import QueueError
 from kigen_lab.bench.worker import ContestantFailed
 
 Told = dict[str, dict[str, Any]]
@@ -169,7 +169,7 @@ class Pipeline:
             security = Security(read_secret(self._folder / "nodes.state" / TOKEN))
             with Link(f"127.0.0.1:{self._addresses[name]}", security, _ASK) as link:
                 return link.about()
-        except (LinkError, FileNotFoundError):  # no node has begun yet
+        except (QueueError, FileNotFoundError):  # no node has begun yet
             return None
 
 

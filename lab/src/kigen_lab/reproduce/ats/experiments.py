@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kigen.schedule import READINGS, Settings
+from kigen.schedule import SDMR_READINGS, PolicySettings
 from kigen_lab.reproduce.experiment import Job, Variant
 from kigen_lab.simulate import Setting
 
@@ -53,15 +53,17 @@ def batch(quick: bool) -> list[Panel]:
     slots = (0.01, 0.02, 0.04, 0.05, 0.1)
     jobs = [
         Job(
-            k, _base(quick, rate=0.5), tuple(Variant(f"phi {s} s", "bts", Settings(phi_us=s * 1e6, k=k)) for s in slots)
+            k,
+            _base(quick, rate=0.5),
+            tuple(Variant(f"phi {s} s", "bts", PolicySettings(phi_us=s * 1e6, k=k)) for s in slots),
         )
         for k in ks
     ]
     return [Panel("Figure 4: BTS by k and phi, lambda 0.5", tuple(jobs), across="k")]
 
 
-def _gain(what: str, value: float, reading: str) -> Settings:
-    return Settings(reading=reading, kp=value) if what == "kp" else Settings(reading=reading, ki=value)
+def _gain(what: str, value: float, reading: str) -> PolicySettings:
+    return PolicySettings(reading=reading, kp=value) if what == "kp" else PolicySettings(reading=reading, ki=value)
 
 
 def _controller(quick: bool, what: str, values: tuple[float, ...]) -> list[Panel]:
@@ -71,7 +73,7 @@ def _controller(quick: bool, what: str, values: tuple[float, ...]) -> list[Panel
         for value in values:
             variants = tuple(
                 Variant(f"{policy.upper()}, {reading}", policy, _gain(what, value, reading))
-                for reading in READINGS
+                for reading in SDMR_READINGS
                 for policy in ("ats", "ats1")
             )
             jobs.append(Job(value, _base(quick, rate=rate, selectivity=RANDOM), variants))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kigen.schedule.interface import Floats
+from kigen.schedule.policy_interface import Floats
 
 KINDS = ("poisson", "zipf", "bursty")
 ZIPF_EXPONENT, ZIPF_LARGEST = 1.5, 1000

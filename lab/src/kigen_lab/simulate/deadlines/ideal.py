@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kigen.schedule import Policy, Settings, make_policy
+from kigen.schedule import Policy, PolicySettings, make_policy
 from kigen.schedule.adaptive.scheduler import BatchScheduler
 from kigen.schedule.cost_model import CostModel
 from kigen_lab.simulate.deadlines.virtual_time import Outcome, simulate
@@ -14,10 +14,12 @@ from kigen_lab.simulate.deadlines.workload import Workload
 IDEAL = "ideal"
 
 
-def run_policy(name: str, workload: Workload, settings: Settings | None = None, seed: int = 0) -> Outcome:
+def run_policy(name: str, workload: Workload, settings: PolicySettings | None = None, seed: int = 0) -> Outcome:
     """Simulate a policy, or Ideal. Policies begin with the workload's mean overhead and C_exec; the paper's keep them,
     `pack` learns on."""
-    settings = replace(settings or Settings(), fixed_us=workload.mean_overhead_us, learning=name == "pack", doubt=0.1)
+    settings = replace(
+        settings or PolicySettings(), fixed_us=workload.mean_overhead_us, learning=name == "pack", doubt=0.1
+    )
     if name == IDEAL:
         return simulate(workload, ideal_policy(workload), overhead=False, seed=seed)
     return simulate(workload, make_policy(name, workload.tasks, settings), seed=seed)

@@ -14,7 +14,7 @@ import numpy as np
 
 from kigen.schedule import ScheduledTask
 from kigen.schedule.adaptive.exec_cost import chain_cost_us
-from kigen.schedule.interface import Floats, Ints
+from kigen.schedule.policy_interface import Floats, Ints
 from kigen_lab.simulate.deadlines.arrival_draws import arrival_times_us
 
 SCALE = 48.0

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from kigen.schedule import Completion, Policy, ScheduledTask, Settings, make_policy
+from kigen.schedule import Completion, Policy, PolicySettings, ScheduledTask, make_policy
 from kigen_lab.simulate.nodes.model import NodeTask, Parcel, Release, System, Wire
 from kigen_lab.simulate.nodes.outcome import Delivery, Instance, NodesOutcome, Segment
 
@@ -31,7 +31,7 @@ def by_rule(rule: str) -> MakePolicy:
     """EDF or FIFO over (tuple, task)."""
     if rule not in RULES:
         raise ValueError(f"no rule '{rule}' for nodes: write one of {', '.join(RULES)}")
-    return lambda tasks: make_policy("taat", tasks, Settings(rule=rule, may_drop=False, learning=False))
+    return lambda tasks: make_policy("taat", tasks, PolicySettings(rule=rule, may_drop=False, learning=False))
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kigen.placement import Placement, Problem
 from kigen.placement.network import arrival_us
-from kigen.placement.result import Task
+from kigen.placement.result import PlacedTask
 from kigen.placement.tasks import finish_us
 from kigen_lab.simulate.nodes.model import NodeTask, Parcel, Release, Sink, Step, System, Wire
 
@@ -35,7 +35,7 @@ def _releases(problem: Problem, placement: Placement) -> dict[str, float]:
     }
 
 
-def _task(problem: Problem, task: Task, nominal_us: float | None) -> NodeTask:
+def _task(problem: Problem, task: PlacedTask, nominal_us: float | None) -> NodeTask:
     operators = [problem.operator[name] for name in task.operators]
     steps = tuple(Step(op.name, op.cost_us, (op.output,), op.selectivity) for op in operators)
     return NodeTask(task.name, task.node, task.inputs, steps, task.sub_deadline_us, operators[0].waits, nominal_us)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from kigen.placement import Link, Node, Operator, Output, Placement, Problem, Stream
+from kigen.placement import Placement, Problem, ProblemLink, ProblemNode, ProblemOperator, ProblemOutput, ProblemStream
 from kigen_lab.simulate.nodes.node_simulation import Cost, simulate_nodes
 from kigen_lab.simulate.nodes.outcome import Delivery
 from kigen_lab.simulate.nodes.placed import periodic, system_of
@@ -26,8 +26,8 @@ ROUND_US = 200_000.0  # after which all periods begin anew
 class _Draft:
     rng: random.Random
     nodes: list[str]
-    streams: list[Stream] = field(default_factory=list)
-    operators: list[Operator] = field(default_factory=list)
+    streams: list[ProblemStream] = field(default_factory=list)
+    operators: list[ProblemOperator] = field(default_factory=list)
     count: dict[str, float] = field(default_factory=dict)  # tuples of each stream
     period: dict[str, float] = field(default_factory=dict)
     query: dict[str, int] = field(default_factory=dict)  # the streams of one query come together
@@ -35,7 +35,7 @@ class _Draft:
     def source(self, period_us: float, query: int) -> str:
         name, tuples = f"in{len(self.streams)}", self.rng.choice((1, 2, 4, 8))
         self.streams.append(
-            Stream(name, (self.rng.choice(self.nodes),), tuples, period_us, self.rng.choice((50.0, 400.0)))
+            ProblemStream(name, (self.rng.choice(self.nodes),), tuples, period_us, self.rng.choice((50.0, 400.0)))
         )
         self.count[name], self.period[name], self.query[name] = tuples, period_us, query
         return name
@@ -47,8 +47,8 @@ class _Draft:
         whole = all(c % 2 == 0 for c in counts)  # of a union each input comes on its own
         selectivity = rng.choice((0.5, 1.0, 1.0)) if whole else rng.choice((1.0, 1.0, 1.0, 2.0)) if runs < 16 else 1.0
         out, at = f"s{name[1:]}", (rng.choice(self.nodes),) if rng.random() < 0.25 else ()
-        self.streams.append(Stream(out, bytes_per_tuple=rng.choice((50.0, 400.0))))
-        self.operators.append(Operator(name, inputs, out, rng.uniform(0.2, 2.0), selectivity, at, waits))
+        self.streams.append(ProblemStream(out, bytes_per_tuple=rng.choice((50.0, 400.0))))
+        self.operators.append(ProblemOperator(name, inputs, out, rng.uniform(0.2, 2.0), selectivity, at, waits))
         self.count[out], self.period[out] = selectivity * runs, min(self.period[s] for s in inputs)
         self.query[out] = self.query[inputs[0]]
         return out
@@ -58,14 +58,14 @@ def random_plan(seed: int) -> Problem:
     """Two to five nodes, up to six queries of up to nine operators; work for up to 95 % of all processors' time."""
     rng = random.Random(seed)
     names = [f"n{i}" for i in range(rng.randint(2, 5))]
-    nodes = tuple(Node(n, rng.choice((0.5, 1.0, 1.0, 2.0))) for n in names)
+    nodes = tuple(ProblemNode(n, rng.choice((0.5, 1.0, 1.0, 2.0))) for n in names)
     width = rng.choice((None, 1e6, 10e6))
-    links = tuple(Link(a, b, rng.choice((0.0, 100.0, 1000.0)), width) for a in names for b in names if a != b)
+    links = tuple(ProblemLink(a, b, rng.choice((0.0, 100.0, 1000.0)), width) for a in names for b in names if a != b)
     draft, wanted = _Draft(rng, names), list[str]()
     for query in range(rng.randint(1, 6)):
         wanted += _query(draft, query)
     unread = {o.output for o in draft.operators} - {s for o in draft.operators for s in o.inputs}
-    outputs = [Output(f"out {s}", s, rng.choice(names), 1e12) for s in dict.fromkeys([*wanted, *sorted(unread)])]
+    outputs = [ProblemOutput(f"out {s}", s, rng.choice(names), 1e12) for s in dict.fromkeys([*wanted, *sorted(unread)])]
     plan = Problem(nodes, links, tuple(draft.streams), tuple(draft.operators), tuple(outputs))
     scale = _scale(plan, rng.uniform(0.3, 0.95))
     plan = replace(plan, operators=tuple(replace(o, cost_us=o.cost_us * scale) for o in plan.operators))
@@ -105,7 +105,7 @@ def _query(draft: _Draft, query: int) -> list[str]:
     return ends if rng.random() < 0.3 else []
 
 
-def _deadline_us(rng: random.Random, plan: Problem, output: Output) -> float:
+def _deadline_us(rng: random.Random, plan: Problem, output: ProblemOutput) -> float:
     """From what is barely possible to several periods."""
     period = plan.period_us[output.stream] or PERIODS_US[-1]
     slowest = min(n.speed for n in plan.nodes)
