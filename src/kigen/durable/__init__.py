@@ -1,5 +1,4 @@
-"""How bytes reach the disk: the one layer through which everything is written that must outlive a crash or a power
-cut."""
+"""Writes bytes to the disk: the one layer through which everything passes that must survive a crash or a power cut."""
 
 from kigen.durable.disk import Disk, disk, standing_in
 from kigen.durable.errors import DamagedFile

@@ -1,7 +1,7 @@
-"""The system calls that change files, in one class, so that a test can stand in for the disk and cut its power.
+"""Collects the system calls that change files in one class, so that a test can replace the disk and cut its power.
 
-Invariant: whatever Kigen must find again after a power cut is written, renamed, removed and synced through `disk()`;
-nothing else of the product changes those files. Cost: one method call more per system call.
+Invariant: every file that Kigen must find again after a power cut is written, renamed, removed and synced through
+`disk()`; nothing else in the product changes those files. Cost: one extra method call per system call.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 
 class Disk:
-    """The real one."""
+    """The real disk."""
 
     def open(self, path: str | Path, flags: int, mode: int = 0o666) -> int:
         return os.open(path, flags | os.O_CLOEXEC, mode)
 
     def write_at(self, fd: int, parts: Sequence[Any], at: int) -> int:
-        """Writes what it can of `parts` at byte `at`; gives how many bytes that was."""
+        """Writes as much of `parts` as it can at byte `at` and returns how many bytes it wrote."""
         return os.pwritev(fd, parts, at)
 
     def truncate(self, fd: int, size: int) -> None:
@@ -60,7 +60,7 @@ def disk() -> Disk:
 
 @contextmanager
 def standing_in(other: Disk) -> Iterator[None]:
-    """For tests: another disk in place of the real one, in this process."""
+    """Replaces the real disk by another one in this process, for tests."""
     global _current
     before, _current = _current, other
     try:

@@ -1,10 +1,10 @@
-"""Files that hold something else than what was written into them."""
+"""Defines the error for files that no longer hold what was written into them."""
 
 from __future__ import annotations
 
 
 class DamagedFile(ValueError):
-    """A file of a checkpoint is torn, missing, or does not fit the others: exit code 1. Survives pickling through
+    """A checkpoint file is torn, is missing or does not match the others. Exit code 1; survives pickling through
     Spark."""
 
     def __init__(self, file: str, found: str, todo: str) -> None:

@@ -1,8 +1,8 @@
-"""Files written so that a power cut leaves them whole or absent: write, sync, rename, sync the directory.
+"""Writes files so that a power cut leaves them whole or absent: write, sync, rename, sync the directory.
 
-Invariant: with `sync`, when a function returns, what it did is on the disk, names included; without it, a kill of the
-process loses nothing and a power cut may. Either way no reader ever sees half a file that came by `replace` or `move`.
-Cost: with `sync`, one sync for the bytes and one for the name.
+Invariant: with `sync`, the effect of a function is on the disk when it returns, file names included. Without `sync`, a
+kill of the process loses nothing, but a power cut may. Either way, no reader ever sees half of a file that `replace` or
+`move` put there. Cost: with `sync`, one sync for the bytes and one for the name.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from kigen.durable.disk import disk
 
 
 class WrittenFile(io.RawIOBase):
-    """A file that is written from front to back, and can be cut. Unbuffered: wrap it where small pieces are written."""
+    """A file that is written from front to back and can be cut. Unbuffered: wrap it to write small pieces."""
 
     def __init__(self, path: str | Path, keep: int | None = None, mode: int = 0o666) -> None:
-        """`keep` None: a new, empty file; else the first so many bytes of what is there stay."""
+        """Opens a new, empty file if `keep` is None; otherwise keeps the first `keep` bytes of the file."""
         super().__init__()
         self.path = str(path)
         flags = os.O_RDWR | os.O_CREAT | (os.O_TRUNC if keep is None else 0)
@@ -47,7 +47,7 @@ class WrittenFile(io.RawIOBase):
         return self._at
 
     def cut(self, size: int) -> None:
-        """Removes what lies behind `size`: a write that failed half-way leaves nothing."""
+        """Removes everything after byte `size`, so that a write that failed half-way leaves nothing."""
         disk().truncate(self._fd, size)
         self._at = size
 
@@ -61,8 +61,7 @@ class WrittenFile(io.RawIOBase):
 
 
 def replace(path: Path, data: bytes, sync: bool = False) -> None:
-    """Writes a file so that it is there whole or not at all. What goes wrong on the way leaves the old one, and nothing
-    beside it."""
+    """Writes a file so that it appears whole or not at all. A failure leaves the old file and no temporary file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:
         with WrittenFile(temporary) as file:
@@ -78,8 +77,8 @@ def replace(path: Path, data: bytes, sync: bool = False) -> None:
 
 
 def move(source: str | Path, target: str | Path, sync: bool = True) -> None:
-    """Renames a file that is synced already; onto another file system by a copy. The name is durable after
-    `sync_directory` only."""
+    """Renames a file that has been synced; copies it if the target is on another file system. The new name is durable
+    only after `sync_directory`."""
     try:
         disk().rename(source, target)
     except OSError as error:
@@ -95,13 +94,13 @@ def move(source: str | Path, target: str | Path, sync: bool = True) -> None:
 
 
 def remove(path: str | Path) -> None:
-    """Durable after `sync_directory` only; one that is gone already is no error."""
+    """Removes a file; durable only after `sync_directory`. A file that is already gone is not an error."""
     with suppress(FileNotFoundError):
         disk().unlink(path)
 
 
 def make_directories(path: str | Path, sync: bool = False) -> None:
-    """Makes a directory and those above it that are missing; with `sync` their names are durable."""
+    """Makes a directory and its missing parents; with `sync`, their names are durable."""
     path = Path(path)
     if path.is_dir():
         return
@@ -120,7 +119,7 @@ def sync_directory(path: str | Path) -> None:
 
 
 def sync_file(path: str | Path) -> None:
-    """Makes a file durable that another process wrote."""
+    """Syncs a file that another process wrote."""
     fd = disk().open(path, os.O_RDONLY)
     try:
         disk().sync(fd)

@@ -1,8 +1,8 @@
-"""Log files that other processes write: for their owner's eyes only, and never longer than twice a limit.
+"""Opens and rotates log files that other processes write: readable by their owner only, limited in length.
 
-Invariant: a log and the one before it (`.1`) are all there is. Writers hold the file open in append mode and need not
-be told when it is rotated: it is copied and emptied (lines written in between are lost). Cost: a look at the size; a
-copy per 50 MB.
+Invariant: there are at most two files per log, the current one and the one before it (`.1`), each about as long as the
+limit. Writers hold the file open in append mode and need not know about a rotation: the file is copied and then
+emptied, and lines written in between are lost. Cost: one look at the size; one copy per 50 MB.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LONGEST_BYTES = 50 << 20
 
 
 def open_log(path: Path) -> BinaryIO:
-    """To append to, mode 0600. A link in its place, or a file of somebody else, is not followed."""
+    """Opens a log for appending, mode 0600. Replaces a symbolic link, or a file of another user, in its place."""
     with suppress(FileNotFoundError):
         found = path.lstat()
         if path.is_symlink() or found.st_uid != os.getuid():
@@ -28,7 +28,7 @@ def open_log(path: Path) -> BinaryIO:
 
 
 def rotate_log(path: Path, longest_bytes: int = LONGEST_BYTES) -> bool:
-    """Whether it had become too long. A full disk costs the older lines, not the run."""
+    """Rotates a log that is too long and returns whether it did. A full disk costs the older lines, not the run."""
     try:
         if path.stat().st_size <= longest_bytes:
             return False

@@ -1,18 +1,17 @@
-"""What a run or a node promises to keep: everything it acknowledged, after a power cut or after the death of its
-process only."""
+"""Defines the durability settings: whether acknowledged data survives a power cut, or only the end of the process."""
 
 from __future__ import annotations
 
-POWER = "power"  # bytes are on the disk before anybody is told of them
-PROCESS = "process"  # bytes are with the operating system: a kill loses nothing, a power cut may
+POWER = "power"  # bytes are on the disk before they are acknowledged
+PROCESS = "process"  # the operating system has the bytes: a kill loses nothing, a power cut may
 DURABILITIES = (POWER, PROCESS)
 
 
 def durability_of(text: str) -> str:
-    """The setting, or ValueError with what to write."""
+    """Returns the setting; raises ValueError, with what to write, if there is no such setting."""
     if text not in DURABILITIES:
         raise ValueError(
-            f"no durability '{text}': write power (nothing is lost to a power cut) or process (nothing is lost to a "
-            "kill)"
+            f"no durability '{text}': write power (a power cut loses nothing) or process (a kill of the process loses "
+            "nothing)"
         )
     return text

@@ -1,4 +1,4 @@
-"""How long this disk takes to sync: every acknowledgement waits for it under `durability = "power"`."""
+"""Measures how long a disk takes to sync: under `durability = "power"` every acknowledgement waits for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BLOCK = bytes(4096)
 
 
 def sync_ms(folder: Path) -> float:
-    """The median of a few syncs of a small file in this folder. Costs as many syncs, once."""
+    """Returns the median time of a few syncs of a small file in this folder."""
     path = folder / f".sync-{os.getpid()}.tmp"
     fd = disk().open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     try:
@@ -32,7 +32,7 @@ def sync_ms(folder: Path) -> float:
 
 
 def slow_disk(folder: Path) -> str | None:
-    """What to tell the user of a disk that syncs slowly; None if it does not."""
+    """Returns a warning for the user if the disk syncs slowly, else None."""
     took_ms = sync_ms(folder)
     if took_ms <= SLOW_MS:
         return None

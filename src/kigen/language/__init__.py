@@ -1,4 +1,4 @@
-"""CQL: app files to declarations, with errors that say where, what and what instead."""
+"""Parses CQL: turns an app file into declarations, with errors that say where, what and what to write instead."""
 
 from kigen.language.declarations import AppDecl, QueryDecl, StreamDecl
 from kigen.language.errors import CqlError, CqlErrors

@@ -1,4 +1,4 @@
-"""What an app file declares, as parsed: names are unresolved text, queries are sqlglot trees, everything carries its
+"""Declarations of an app file as parsed: names are unresolved, queries are sqlglot trees, and each part has its
 place."""
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class StreamDecl:
 
 @dataclass(frozen=True)
 class WindowDecl:
-    """`kind` is RANGE, ROWS, PARTITION, NOW or UNBOUNDED; `size` microseconds or rows. Held in `meta["window"]` of a
-    table."""
+    """A window after a table name. `kind` is RANGE, ROWS, PARTITION, NOW or UNBOUNDED; `size` is microseconds or rows.
+    Stored in `meta["window"]` of the table."""
 
     kind: str
     span: Span

@@ -1,21 +1,20 @@
-"""CQL's dialect: DuckDB's as sqlglot has it, plus windows after a table name, plus the place of every expression.
+"""Defines CQL's dialect: DuckDB's grammar as sqlglot parses it, plus windows after a table name.
 
-Invariant: an expression node that the parser returned from any precedence level has `meta["span"]`, and a windowed
-table has `meta["window"]`. Parsing costs a little more than sqlglot's own; app files are small.
+Invariant: a windowed table has `meta["window"]`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Any, TypeVar
+from collections.abc import Collection
+from typing import Any
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.errors import ParseError
 from sqlglot.parsers.duckdb import DuckDBParser
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from kigen.language.declarations import Name, WindowDecl
+from kigen.language.placed_parser import PlacedParser
 from kigen.language.source import Span
 
 UNITS_US: dict[str, int] = {
@@ -29,117 +28,12 @@ WINDOW_HINT = (
     "write [RANGE n SECONDS], [RANGE n SECONDS SLIDE m SECONDS], [ROWS n], [PARTITION BY c ROWS n], [NOW] "
     "or [UNBOUNDED]"
 )
-
-_N = TypeVar("_N")
-
-
-class CqlSyntaxError(ParseError):
-    """Raised inside the parser; `parse` turns it into a CqlError. A ParseError, so that sqlglot's attempts can still
-    fail silently."""
-
-    def __init__(self, message: str, span: Span, hint: str | None = None) -> None:
-        super().__init__(message, errors=[{}])  # sqlglot writes into the first
-        self.message, self.span, self.hint = message, span, hint
+LARGEST_COUNT = 10**15  # rows in a window
+LONGEST_US = 3_000 * 365 * 86_400 * 10**6  # length of a window: times stay within four-digit years
 
 
-LARGEST_COUNT = 10**15  # rows of a window
-LONGEST_US = 3_000 * 365 * 86_400 * 10**6  # of a window: times stay within four-digit years
-
-
-class CqlBaseParser(DuckDBParser):
-    """DuckDB's grammar with windows and places; the statements of an app file are in `statements`."""
-
-    def start(self, tokens: list[Token], sql: str) -> None:
-        self.reset()
-        self.sql = sql
-        self._chunks = [tokens]
-        self._advance_chunk()
-
-    # --- errors ---------------------------------------------------------------------------------------------------
-
-    def here(self) -> Span:
-        """The current token, or the place just after the last one."""
-        if self._curr:
-            return self._curr.start, self._curr.end + 1
-        end = self._prev.end + 1 if self._prev else 0
-        return end, end + 1
-
-    def found(self) -> str:
-        return f"'{self.sql[self._curr.start : self._curr.end + 1]}'" if self._curr else "the end of the statement"
-
-    def fail(self, message: str, span: Span | None = None, hint: str | None = None) -> CqlSyntaxError:
-        return CqlSyntaxError(message, span or self.here(), hint)
-
-    def raise_error(self, message: str, token: Token | None = None) -> None:
-        span = (token.start, token.end + 1) if token else self.here()
-        if message.startswith("Expecting "):
-            wanted = message.removeprefix("Expecting ")
-            raise self.fail(
-                f"expected {wanted}, found {self.found()}",
-                span,
-                f"write {wanted} before it, or look for what was opened and not closed",
-            )
-        if message.startswith("Expected table name"):
-            raise self.fail(
-                f"expected the name of a stream or query, found {self.found()}", span, "write FROM stream [window]"
-            )
-        raise self.fail(
-            f"syntax error at {self.found()}", span, "something is missing before it, or it does not belong there"
-        )
-
-    # --- places ---------------------------------------------------------------------------------------------------
-
-    def _placed(self, parse: Callable[[], _N]) -> _N:
-        first = self._curr
-        node = parse()
-        if first and isinstance(node, exp.Expr) and self._prev and self._prev.end >= first.start:
-            node.meta.setdefault("span", (first.start, self._prev.end + 1))
-        return node
-
-    def _parse_disjunction(self) -> exp.Expr | None:
-        return self._placed(super()._parse_disjunction)
-
-    def _parse_conjunction(self) -> exp.Expr | None:
-        return self._placed(super()._parse_conjunction)
-
-    def _parse_equality(self, parse_is: bool = True) -> exp.Expr | None:
-        return self._placed(lambda: super(CqlBaseParser, self)._parse_equality(parse_is))
-
-    def _parse_comparison(self, this: exp.Expr | None = None) -> exp.Expr | None:
-        parse = super()._parse_comparison
-        return parse(this) if this else self._placed(parse)
-
-    def _parse_range(self, this: exp.Expr | None = None, parse_is: bool = False) -> exp.Expr | None:
-        parse = super()._parse_range
-        return parse(this, parse_is) if this else self._placed(lambda: parse(None, parse_is))
-
-    def _parse_bitwise(self) -> exp.Expr | None:
-        return self._placed(super()._parse_bitwise)
-
-    def _parse_term(self, parse_mod: bool = True) -> exp.Expr | None:
-        return self._placed(lambda: super(CqlBaseParser, self)._parse_term(parse_mod))
-
-    def _parse_unary(self) -> exp.Expr | None:
-        return self._placed(super()._parse_unary)
-
-    def _parse_function(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
-        return self._placed(lambda: super(CqlBaseParser, self)._parse_function(*args, **kwargs))
-
-    def _parse_expression(self) -> exp.Expr | None:
-        return self._placed(super()._parse_expression)
-
-    def _parse_select(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
-        return self._placed(lambda: super(CqlBaseParser, self)._parse_select(*args, **kwargs))
-
-    def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
-        return self._placed(lambda: super(CqlBaseParser, self)._parse_join(*args, **kwargs))
-
-    def _parse_query_modifiers(self, this: Any) -> Any:
-        first = self._curr
-        node = super()._parse_query_modifiers(this)
-        if first and isinstance(node, exp.Expr):
-            node.meta.setdefault("modifiers", (first.start, self._prev.end + 1))
-        return node
+class CqlBaseParser(PlacedParser):
+    """Parses windows, numbers, durations and names; the statements of an app file are in `statements`."""
 
     # --- windows --------------------------------------------------------------------------------------------------
 
@@ -154,8 +48,8 @@ class CqlBaseParser(DuckDBParser):
     def _parse_subquery(self, this: exp.Expr | None, parse_alias: bool = True) -> exp.Subquery | None:
         if self._curr.token_type == TokenType.L_BRACKET:
             raise self.fail(
-                "a sub-query is a relation already and takes no window",
-                hint="put the window behind the streams inside it",
+                "a subquery is already a relation and takes no window",
+                hint="put the window after the streams inside it",
             )
         return super()._parse_subquery(this, parse_alias)
 
@@ -206,12 +100,12 @@ class CqlBaseParser(DuckDBParser):
             raise self.fail(f"{what} needs a whole number of at least 1, got {value}", span, "write 1 or more")
         if value > LARGEST_COUNT:
             raise self.fail(
-                f"{what} can be {LARGEST_COUNT:,} at most, got {value:,}", span, "write [UNBOUNDED] for all tuples"
+                f"{what} can be at most {LARGEST_COUNT:,}, got {value:,}", span, "write [UNBOUNDED] for all tuples"
             )
         return int(value)
 
     def duration(self, what: str, zero: str | None = None, may_be_zero: bool = False) -> int:
-        """`n UNIT` in microseconds."""
+        """Parses `n UNIT` and returns microseconds."""
         value, span = self.number(what)
         unit = self._curr.text.upper() if self._curr else ""
         if unit.removesuffix("S") not in UNITS_US:
@@ -232,7 +126,7 @@ class CqlBaseParser(DuckDBParser):
             )
         if us > LONGEST_US:
             raise self.fail(
-                f"{what} can be 3,000 years at most", (span[0], self._prev.end + 1), "write [UNBOUNDED] for all tuples"
+                f"{what} can be at most 3,000 years", (span[0], self._prev.end + 1), "write [UNBOUNDED] for all tuples"
             )
         return int(us)
 
@@ -245,7 +139,7 @@ class CqlBaseParser(DuckDBParser):
         raise self.fail(
             f"expected {what}, found {self.found()}",
             span,
-            'write a name; one that is also a keyword goes in "double quotes"',
+            'write a name; put a name that is also a keyword in "double quotes"',
         )
 
     def names(self, what: str) -> list[Name]:
@@ -258,6 +152,6 @@ class CqlBaseParser(DuckDBParser):
 
 
 class Cql(DuckDB):
-    """Registered with sqlglot under the name `cql`; the statements' parser is set in `statements`."""
+    """The dialect `cql` of sqlglot. The parser of statements is in `statements`."""
 
     Parser = CqlBaseParser

@@ -1,7 +1,7 @@
-"""Errors of an app file: where, what was required, what to write instead.
+"""Defines the errors of an app file: where it is wrong, what was required and what to write instead.
 
-Invariant: a `CqlError` carries everything `render` shows as plain data, so it survives pickling and needs the file no
-more.
+Invariant: a `CqlError` carries everything that `render` shows as plain data, so it survives pickling and no longer
+needs the file.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class CqlError(ValueError):
 
     @property
     def underlined(self) -> str:
-        """The text the carets stand under."""
+        """Returns the text above the carets."""
         return self.source_line[self.column - 1 : self.column - 1 + self.length]
 
     def render(self) -> str:
         text = f"{self.file}:{self.line}:{self.column}: {self.message}"
         gutter = f"{self.line:>5} | "
-        # A tab before the error must stay a tab, or the carets would slip.
+        # A tab before the error must stay a tab, or the carets would not line up.
         indent = "".join("\t" if c == "\t" else " " for c in self.source_line[: self.column - 1])
         carets = "^" * max(1, min(self.length, max(1, len(self.source_line) - self.column + 1)))
         text += f"\n{gutter}{self.source_line}\n{' ' * (len(gutter) - 2)}| {indent}{carets}"
@@ -46,7 +46,7 @@ class CqlError(ValueError):
 
 
 class CqlWarning(CqlError):
-    """What is not wrong but costs more than it may seem. It is shown as an error is, and never raised."""
+    """A warning: the app is valid but costs more than it may seem. Rendered like an error, and never raised."""
 
     def render(self) -> str:
         return f"warning: {super().render()}"
@@ -67,14 +67,14 @@ class CqlErrors(ValueError):
 
 
 def near(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` most likely meant, or None."""
+    """Returns the known name that is closest to `name`, or None."""
     by_lower = {k.lower(): k for k in known}
     found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[found[0]] if found else None
 
 
 def suggest(name: str, known: Iterable[str], what: str) -> str:
-    """A hint: the near name if there is one, else the list of what there is."""
+    """Returns a hint: the closest name if there is one, else the list of known names."""
     known = list(known)
     best = near(name, known)
     if best is not None:

@@ -1,4 +1,4 @@
-"""From text to declarations: cuts the file at semicolons and parses each statement by itself, so that one error does
+"""Turns text into declarations. Cuts the file at semicolons and parses each statement by itself, so that one error does
 not hide the next."""
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kigen.language.declarations import AppDecl
-from kigen.language.dialect import Cql, CqlSyntaxError
+from kigen.language.dialect import Cql
 from kigen.language.errors import CqlError
+from kigen.language.placed_parser import CqlSyntaxError
 from kigen.language.source import Source
 from kigen.language.statements import CqlParser
 
 
 def parse_app(text: str, file: str = "<app>") -> AppDecl:
-    """All declarations of an app file, and all syntax errors; never raises for what the text holds."""
+    """Returns all declarations and all syntax errors of an app file; never raises because of the text."""
     source = Source(text, file)
     app = AppDecl(source)
     try:
@@ -31,7 +32,7 @@ def parse_app(text: str, file: str = "<app>") -> AppDecl:
 
 
 def _statements(app: AppDecl, tokens: list[Token]) -> None:
-    """Usually one statement; a forgotten semicolon leaves more than one."""
+    """Parses the tokens between two semicolons: usually one statement, more if a semicolon was forgotten."""
     while tokens:
         parser = CqlParser(dialect=Cql())
         parser.start(tokens, app.source.text)
@@ -51,10 +52,12 @@ def _statements(app: AppDecl, tokens: list[Token]) -> None:
         except CqlSyntaxError as error:
             app.errors.append(app.source.error(error.span, error.message, error.hint))
         except (ParseError, RecursionError, AttributeError, TypeError, ValueError, IndexError) as error:
-            # sqlglot's grammar is wider than CQL's and stumbles over some halves of it; the place is where it stopped.
+            # sqlglot's grammar is wider than CQL's and fails on some incomplete input; the place is where it stopped.
             app.errors.append(
                 app.source.error(
-                    parser.here(), f"syntax error at {parser.found()} ({type(error).__name__})", "look just before it"
+                    parser.here(),
+                    f"syntax error at {parser.found()} ({type(error).__name__})",
+                    "look at the text just before it",
                 )
             )
         tokens = _after_next_create(tokens, parser._index)
@@ -73,7 +76,7 @@ def _after_next_create(tokens: list[Token], index: int) -> list[Token]:
 
 def _token_error(source: Source, error: TokenError) -> CqlError:
     text = source.text
-    for opening, name in (("'", "text"), ('"', "name"), ("/*", "comment")):
+    for opening, name in (("'", "string"), ('"', "name"), ("/*", "comment")):
         place = _unclosed(text, opening)
         if place is not None:
             return source.error(
@@ -85,16 +88,16 @@ def _token_error(source: Source, error: TokenError) -> CqlError:
 
 
 def _unclosed(text: str, opening: str) -> int | None:
-    """Where a quote or comment begins that has no end; a scan by character, as the tokenizer gave up."""
+    """Finds where an unclosed quote or comment begins. Scans character by character, because the tokenizer gave up."""
     i = 0
     closers = {"'": "'", '"': '"', "/*": "*/", "--": "\n"}
     while i < len(text):
-        mark = next((m for m in closers if text.startswith(m, i)), None)
-        if mark is None:
+        opened = next((o for o in closers if text.startswith(o, i)), None)
+        if opened is None:
             i += 1
             continue
-        end = text.find(closers[mark], i + len(mark))
+        end = text.find(closers[opened], i + len(opened))
         if end < 0:
-            return i if mark == opening else None
-        i = end + len(closers[mark])
+            return i if opened == opening else None
+        i = end + len(closers[opened])
     return None

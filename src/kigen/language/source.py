@@ -1,7 +1,7 @@
-"""The text of an app file, and places in it.
+"""Holds the text of an app file and finds places in it.
 
-Invariant: a `Span` is a half-open pair of character offsets into `Source.text`; everything parsed carries one, so every
-error can underline its cause.
+Invariant: a `Span` is a half-open pair of character offsets into `Source.text`; everything that is parsed carries one,
+so every error can underline its cause.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Source:
         return self.text[self._line_starts[self._row(span)] :].split("\n", 1)[0].rstrip("\r")
 
     def _place(self, span: Span) -> tuple[int, int, int]:
-        """Line and column, from 1, and how many characters to underline: to the end of the line at most."""
+        """Returns line and column, from 1, and how many characters to underline: at most to the end of the line."""
         start = min(span[0], len(self.text))
         row = self._row(span)
         begin = self._line_starts[row]
@@ -58,7 +58,7 @@ class Source:
         return self.tokens[first:last]
 
     def slice(self, span: Span) -> str:
-        """The source text of a span on one line, comments and line breaks removed."""
+        """Returns the source text of a span on one line, without comments and line breaks."""
         parts: list[str] = []
         previous: Token | None = None
         for token in self.tokens_in(span):
@@ -81,7 +81,7 @@ def _quoted(source: Source, token: Token) -> bool:
 
 
 def span_of(node: exp.Expr) -> Span | None:
-    """The place of a parsed expression, as the parser recorded it; of an inner binary operation, from its operands."""
+    """Returns the place of a parsed expression as the parser recorded it, or as its operands imply it."""
     span: Span | None = node.meta.get("span")
     if span is not None:
         return span

@@ -1,6 +1,6 @@
-"""The two statements of an app file: CREATE STREAM and CREATE QUERY.
+"""Parses the two statements of an app file: CREATE STREAM and CREATE QUERY.
 
-Invariant: a clause appears at most once; clauses come in any order; whatever is wrong raises CqlSyntaxError at the
+Invariant: a clause appears at most once, and clauses may come in any order. Every error is a CqlSyntaxError at the
 exact token.
 """
 
@@ -31,7 +31,7 @@ QUERY_CLAUSES = ("DEADLINE", "COST", "AS")
 
 class CqlParser(CqlBaseParser):
     def declaration(self) -> StreamDecl | QueryDecl:
-        """One statement; leaves the parser behind it."""
+        """Parses one statement and leaves the parser after it."""
         if self._match_text_seq("CREATE"):
             if self._match_text_seq("STREAM"):
                 return self._stream()
@@ -42,7 +42,7 @@ class CqlParser(CqlBaseParser):
     def _statement_hint(self) -> str:
         if self._curr and self._curr.text.upper() in ("SELECT", "ISTREAM", "DSTREAM", "RSTREAM", "WITH", "FROM"):
             return "write CREATE QUERY name AS before the query"
-        return "every statement is CREATE STREAM name (column TYPE, ...) ... or CREATE QUERY name AS ...; ends with ;"
+        return "write CREATE STREAM name (column TYPE, ...) ...; or CREATE QUERY name AS ...;"
 
     # --- CREATE STREAM --------------------------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ class CqlParser(CqlBaseParser):
     def _shed(self) -> ShedDecl:
         above, span = self.number("SHED ABOVE")
         if above <= 0:
-            raise self.fail("SHED ABOVE must be more than 0", span, "write SHED ABOVE 100 PER SECOND")
+            raise self.fail("SHED ABOVE must be greater than 0", span, "write SHED ABOVE 100 PER SECOND")
         if not self._match_text_seq("PER", "SECOND"):
             raise self.fail(
                 f"expected PER SECOND, found {self.found()}", hint="write SHED ABOVE n PER SECOND [BY expression]"
@@ -126,7 +126,7 @@ class CqlParser(CqlBaseParser):
         return QueryDecl(name, body, deadline_us, firm, clauses.get("cost_us"), stream_op, into)
 
     def _deadline(self) -> tuple[int, bool]:
-        deadline_us = self.duration("DEADLINE", zero="leave DEADLINE out for a query without one")
+        deadline_us = self.duration("DEADLINE", zero="leave DEADLINE out if the query has no deadline")
         return deadline_us, self._match_text_seq("FIRM")
 
     def _cost(self) -> int:
@@ -212,8 +212,8 @@ class CqlParser(CqlBaseParser):
             value, _ = self.number(key)
             return sign * value
         raise self.fail(
-            f"option {key} needs a text, a number, TRUE or FALSE, found {self.found()}",
-            hint="put texts in 'single quotes'",
+            f"option {key} needs a string, a number, TRUE or FALSE, found {self.found()}",
+            hint="put strings in 'single quotes'",
         )
 
     def _open(self, what: str) -> None:
