@@ -15,7 +15,6 @@ import pyarrow as pa
 import pytest
 
 from kigen.lifetimes.accounting import Holding, Ledger
-from kigen.lifetimes.filling import filled_by, is_unbounded
 from kigen.lifetimes.intake import StreamInput
 from kigen.lifetimes.runtime import TaskRuntime
 from kigen.plan import bind
@@ -122,8 +121,8 @@ def test_what_never_dies_is_not_kept_for_its_death() -> None:
 )
 def test_what_fills_is_said_in_the_words_of_the_app(query: str, text: str, unbounded: bool) -> None:
     root = bind(f"{STREAM}CREATE QUERY q AS {query};").queries[0].root
-    assert filled_by(root) == text
-    assert is_unbounded(root) is unbounded
+    assert root.rows_text() == text
+    assert root.is_unbounded is unbounded
 
 
 def test_the_watch_is_called_between_operators_and_may_end_the_step() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kigen.plan import bind
-from kigen.plan.labels import describe_node
 from kigen.plan.logical import Aggregate, PlanNode
 
 STREAMS = """
@@ -21,11 +20,11 @@ def plan(*bodies: str) -> PlanNode:
 def tree(node: PlanNode, depth: int = 0) -> list[str]:
     """A line per node, children indented by two; streams are left out, a window shows its own."""
     children = [node.child] if isinstance(node, Aggregate) else list(node.children)
-    if describe_node(node).startswith("window"):
-        stream = describe_node(children[0]).removeprefix("stream ")
+    if node.label().startswith("window"):
+        stream = children[0].label().removeprefix("stream ")
         below = [] if stream in "abc" else tree(children[0], depth + 1)
-        return ["  " * depth + f"{stream} {describe_node(node).removeprefix('window ')}", *below]
-    return ["  " * depth + describe_node(node), *(line for child in children for line in tree(child, depth + 1))]
+        return ["  " * depth + f"{stream} {node.label().removeprefix('window ')}", *below]
+    return ["  " * depth + node.label(), *(line for child in children for line in tree(child, depth + 1))]
 
 
 def lines(text: str) -> list[str]:

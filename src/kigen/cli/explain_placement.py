@@ -15,7 +15,6 @@ from kigen.placement.nodes_file.file import NodesFile, parse_nodes
 from kigen.placement.profile import Profile, read_profile
 from kigen.placement.result import Placement
 from kigen.placement.solver.solve import Limits, solve
-from kigen.plan.labels import describe_node
 from kigen.plan.logical import App
 
 
@@ -59,7 +58,7 @@ def explain_nodes(
 ) -> str:
     app = load(app_file)
     planned, placed = place(app, load_nodes(nodes_file), load_profile(profile), allocate, time_limit_s)
-    labels = {name: describe_node(node) for name, node in planned.plan_nodes.items()}
+    labels = {name: node.label() for name, node in planned.plan_nodes.items()}
     if picture is not None:
         from kigen.cli.placement_picture import draw_placement
 

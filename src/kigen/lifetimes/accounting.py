@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kigen.lifetimes.filling import filled_by, group_text, inputs_of, is_unbounded, is_window
-from kigen.plan.labels import describe_node
 from kigen.plan.logical import PlanNode, Query, Scan
 
 _ARRAY = 112  # bytes of a numpy array's own object
@@ -144,16 +142,16 @@ def _holding(node: PlanNode, operator: Any, queries: tuple[str, ...], ledger: Le
     if isinstance(node, Scan):
         size = ledger.charge(operator)
         waits = Part(f"tuples of {node.stream} that wait for their time", operator.held, size)
-        return Holding(describe_node(node), queries, operator.held, size, (waits,))
+        return Holding(node.label(), queries, operator.held, size, (waits,))
     parts = []
-    for child, kept in zip(inputs_of(node), getattr(operator, "kept_of_inputs", ()), strict=False):
+    for child, kept in zip(node.input_relations, getattr(operator, "kept_of_inputs", ()), strict=False):
         count, size = _count(kept), ledger.charge(kept)
         if size or count:
-            parts.append(Part(filled_by(child), count, size, is_unbounded(child), is_window(child)))
+            parts.append(Part(child.rows_text(), count, size, child.is_unbounded, child.is_windowed))
     rest, others = ledger.charge(operator), operator.held - sum(part.tuples for part in parts)
     if rest or others:
-        parts.append(Part(group_text(node, others), others, rest, is_unbounded(node), is_window(node)))
-    return Holding(describe_node(node), queries, operator.held, sum(part.bytes for part in parts), tuple(parts))
+        parts.append(Part(node.state_text(others), others, rest, node.is_unbounded, node.is_windowed))
+    return Holding(node.label(), queries, operator.held, sum(part.bytes for part in parts), tuple(parts))
 
 
 def lines_holding(query: str, lines: Any, ledger: Ledger) -> Holding:

@@ -13,27 +13,16 @@ from collections.abc import Iterable, Iterator
 
 from kigen.language.errors import CqlWarning
 from kigen.language.source import Source
-from kigen.plan.estimates import Rates, most_rows, one_row
-from kigen.plan.labels import describe_node
+from kigen.plan.estimates import Rates
 from kigen.plan.logical import (
-    Aggregate,
-    Distinct,
-    Except,
-    Filter,
-    Intersect,
     Join,
     Place,
     PlanNode,
-    Project,
     Query,
     Scan,
-    UnionAll,
     Window,
     WindowKind,
 )
-from kigen.plan.types import Type
-
-Keeper = Join | Aggregate | Distinct | Except | Intersect
 
 
 def cost_warnings(queries: Iterable[Query], source: Source, rates: Rates) -> tuple[CqlWarning, ...]:
@@ -54,7 +43,7 @@ def cost_warnings(queries: Iterable[Query], source: Source, rates: Rates) -> tup
 
 
 def _multiplies_nothing(join: Join) -> bool:
-    return one_row(join.left) or one_row(join.right)
+    return join.left.has_one_row() or join.right.has_one_row()
 
 
 def _join_warning(source: Source, place: Place, join: Join, rates: Rates) -> CqlWarning:
@@ -99,9 +88,9 @@ def _rows(side: PlanNode, rates: Rates) -> str:
         return "all rows of the other side at the same instant"
     if windows and all(_is_known(w, rates) for w in windows):
         about = "about" if any(w.kind is WindowKind.RANGE for w in windows) else "up to"
-        count = round(most_rows(side, rates))
+        count = round(side.most_rows(rates))
         return f"{about} {count:,} {'row' if count == 1 else 'rows'}"
-    kinds = dict.fromkeys(describe_node(w).removeprefix("window ") for w in windows)
+    kinds = dict.fromkeys(w.window_text() for w in windows)
     return f"all rows alive on the other side ({', '.join(kinds)})"
 
 
@@ -116,11 +105,11 @@ def _is_known(window: Window, rates: Rates) -> bool:
 
 
 def _endless_windows(nodes: list[PlanNode], source: Source) -> list[tuple[Place, CqlWarning]]:
-    keepers: dict[Window, list[Keeper]] = {}
+    keepers: dict[Window, list[PlanNode]] = {}
     places: dict[Window, list[Place]] = {}
     for node in nodes:
-        if isinstance(node, Keeper) and _keys_never_end(node):
-            for window in _fed_by(node):
+        for window in _fed_by(node):
+            if node.kept_for_ever(_stream(window)) is not None:
                 keepers.setdefault(window, []).append(node)
                 places.setdefault(window, []).extend([window.place] if window.place is not None else [])
     found: list[tuple[Place, CqlWarning]] = []
@@ -131,38 +120,22 @@ def _endless_windows(nodes: list[PlanNode], source: Source) -> list[tuple[Place,
     return found
 
 
-def _keys_never_end(node: Keeper) -> bool:
-    """Joins keep rows; groups and sets keep a row per value: a global aggregate and BOOLEAN columns alone have an
-    end."""
-    if isinstance(node, Join):
-        return True
-    columns = [node.schema[k] for k in range(len(node.keys))] if isinstance(node, Aggregate) else node.schema
-    return any(c.type is not Type.BOOLEAN for c in columns)
-
-
-def _fed_by(keeper: Keeper) -> Iterator[Window]:
+def _fed_by(keeper: PlanNode) -> Iterator[Window]:
     """The UNBOUNDED windows whose rows reach the operator with nothing in between that keeps them."""
-    waiting = [keeper.child] if isinstance(keeper, Aggregate) else list(keeper.children)
+    waiting = list(keeper.children)
     while waiting:
         node = waiting.pop()
         if isinstance(node, Window) and node.kind is WindowKind.UNBOUNDED:
             yield node
-        elif isinstance(node, Filter | Project | UnionAll):
+        elif node.hands_rows_on:
             waiting += node.children
 
 
 def _window_warning(
-    source: Source, place: Place, others: list[Place], window: Window, readers: list[Keeper]
+    source: Source, place: Place, others: list[Place], window: Window, readers: list[PlanNode]
 ) -> CqlWarning:
-    stream = _stream(window)
-    kinds = [reader for reader in readers if isinstance(reader, Join)] or readers
-    if isinstance(kinds[0], Join):
-        what = f"a join keeps every tuple of {stream} for ever"
-    elif isinstance(kinds[0], Aggregate):
-        names = ", ".join(dict.fromkeys(c.name for c in kinds[0].schema[: len(kinds[0].keys)]))
-        what = f"GROUP BY keeps a group for every value of {names} that {stream} ever had"
-    else:
-        what = f"{type(kinds[0]).__name__.upper()} keeps every different row of {stream} for ever"
+    reader = next((reader for reader in readers if isinstance(reader, Join)), readers[0])
+    what = reader.kept_for_ever(_stream(window))
     lines = sorted({source.error(p, "").line for p in others} - {source.error(place, "").line})
     also = f"; the same window: line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}" if lines else ""
     message = f"this window never ends: {what}, so memory grows as long as the app runs{also}"

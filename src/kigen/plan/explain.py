@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from kigen.plan.labels import describe_node, duration_text, stream_text
-from kigen.plan.logical import Aggregate, App, PlanNode, Query, Scan
-from kigen.plan.shared_joins.share_nodes import SharedJoin
+from kigen.plan.durations import duration_text
+from kigen.plan.labels import stream_text
+from kigen.plan.logical import App, PlanNode, Query, Scan
 from kigen.plan.shared_joins.slices_text import slice_lines, slices_json
 from kigen.plan.tasks import Task, extract_tasks
 from kigen.plan.types import Schema
@@ -41,7 +41,7 @@ def shared_marks(app: App) -> dict[PlanNode, int]:
     def visit(node: PlanNode) -> None:
         uses[node] += 1
         if uses[node] == 1:
-            for child in tree_children(node):
+            for child in node.shown_children:
                 visit(child)
             order[node] = None
 
@@ -52,20 +52,9 @@ def shared_marks(app: App) -> dict[PlanNode, int]:
     return {node: i for i, node in enumerate(several, 1)}
 
 
-def tree_children(node: PlanNode) -> tuple[PlanNode, ...]:
-    """The inputs of a node. An aggregate's presence windows lie below its input mostly; a shared join's own windows are
-    shown, too."""
-    if isinstance(node, SharedJoin):
-        return (node.join.left, node.join.right)
-    if isinstance(node, Aggregate):
-        below = set(node.child.walk()) if node.presence else set()
-        return (node.child, *(window for window in node.presence if window not in below))
-    return node.children
-
-
 def tree_walk(root: PlanNode) -> Iterator[PlanNode]:
     """All nodes that are shown below a root, and the root, children first; one that is used twice may come twice."""
-    for child in tree_children(root):
+    for child in root.shown_children:
         yield from tree_walk(child)
     yield root
 
@@ -114,11 +103,11 @@ def _tree(
 ) -> list[str]:
     mark = f" #{marks[node]}" if node in marks else ""
     if mark and node in shown:
-        label = describe_node(node)
+        label = node.label()
         return [f"{first}{label if len(label) <= 60 else label[:57] + '...'}{mark} (shown above)"]
     shown.add(node)
-    lines = [f"{first}{describe_node(node)}{mark}"]
-    children = tree_children(node)
+    lines = [f"{first}{node.label()}{mark}"]
+    children = node.shown_children
     lines += [f"{rest}{'│  ' if children else '   '}{note}" for note in notes.get(node, ())]
     for i, child in enumerate(children):
         last = i == len(children) - 1
@@ -150,9 +139,9 @@ def _json(app: App) -> dict[str, Any]:
             {
                 "id": i,
                 "operator": type(node).__name__,
-                "label": describe_node(node),
+                "label": node.label(),
                 "columns": _json_schema(node.schema),
-                "inputs": [ids[c] for c in tree_children(node)],
+                "inputs": [ids[c] for c in node.shown_children],
             }
             for node, i in ids.items()
         ],
@@ -206,13 +195,13 @@ def _mermaid(app: App) -> str:
                     continue
                 ids[node] = f"n{len(ids)}"
                 if not isinstance(node, Scan):
-                    text = "<br/>".join(_safe(line) for line in (describe_node(node), *notes.get(node, ())))
+                    text = "<br/>".join(_safe(line) for line in (node.label(), *notes.get(node, ())))
                     lines.append(f'    {ids[node]}["{text}"]')
-                edges += [f"  {ids[child]} --> {ids[node]}" for child in dict.fromkeys(tree_children(node))]
+                edges += [f"  {ids[child]} --> {ids[node]}" for child in dict.fromkeys(node.shown_children)]
             lines.append(f'    q_{_word(query.name)}(["{_safe(_query_line(query))}"])')
             edges.append(f"  {ids[query.root]} --> q_{_word(query.name)}")
         lines.append("  end")
-    lines += [f'  {name}[/"{_safe(describe_node(node))}"/]' for node, name in ids.items() if isinstance(node, Scan)]
+    lines += [f'  {name}[/"{_safe(node.label())}"/]' for node, name in ids.items() if isinstance(node, Scan)]
     return "\n".join([*lines, *edges]) + "\n"
 
 

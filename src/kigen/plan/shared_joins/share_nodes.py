@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from kigen.plan.logical import Join, PlanNode, Window
+from kigen.plan.durations import size_text
+from kigen.plan.logical import Join, PlanNode, Window, WindowKind
 from kigen.plan.types import Column, Schema
 
 Sizes = tuple[int, int]  # of the left and the right window: microseconds (RANGE) or rows (ROWS)
@@ -46,6 +47,26 @@ class SharedJoin(PlanNode):
         return (window_below(self.join.left).child, window_below(self.join.right).child)
 
     @property
+    def input_relations(self) -> tuple[PlanNode, ...]:
+        """Its own windows, which lie within it."""
+        return self.join.children
+
+    def label(self) -> str:
+        return f"shared {self.join.label()}"
+
+    def rows_text(self) -> str:
+        return f"pairs of {self.label()}"
+
+    def state_text(self, count: int) -> str:
+        return f"pairs of {self.label()} that are still alive"
+
+    def sizes_text(self, sizes: Sizes) -> str:
+        """Writes the sizes of both windows: range 5 s, or rows 5 and 10 where they differ."""
+        kind = window_below(self.join.left).kind
+        texts = [size_text(kind is WindowKind.RANGE, size) for size in sizes]
+        return f"{kind.value.lower()} {' and '.join(dict.fromkeys(texts))}"
+
+    @property
     def is_chain(self) -> bool:
         """Whether each window holds all that those before it hold; so it is wherever both windows of each query are
         equal."""
@@ -71,3 +92,12 @@ class JoinShare(PlanNode):
     @property
     def schema(self) -> Schema:
         return tuple(Column(name, column.type) for name, column in zip(self.names, self.child.schema, strict=True))
+
+    def label(self) -> str:
+        return f"share {self.child.sizes_text(self.sizes)}"
+
+    def rows_text(self) -> str:
+        return self.child.rows_text()
+
+    def state_text(self, count: int) -> str:
+        return f"pairs of {self.label()} that are still alive"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kigen.plan.labels import size_text
+from kigen.plan.durations import size_text
 from kigen.plan.logical import App, PlanNode
 from kigen.plan.shared_joins.share_nodes import SharedJoin
 from kigen.plan.shared_joins.slices import JoinSlices, join_slices, why_together

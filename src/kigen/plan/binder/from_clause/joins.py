@@ -33,7 +33,7 @@ from kigen.plan.binder.expressions.terms import Term
 from kigen.plan.binder.from_clause.inputs import Conjunct
 from kigen.plan.binder.from_clause.join_order import Link, join_order
 from kigen.plan.binder.scope import Scope
-from kigen.plan.estimates import Rates, rows_alive
+from kigen.plan.estimates import Rates
 from kigen.plan.expressions.columns import all_of, shown
 from kigen.plan.join_building import common, join_of
 from kigen.plan.logical import Expr, Filter, Join, PlanNode
@@ -80,7 +80,7 @@ class _Planner:
 
     def plan(self) -> Base:
         leaves = [self._leaf(k) for k in range(len(self.scope.inputs))]
-        first, *rest = join_order([rows_alive(leaf.node, self.rates) for leaf in leaves], self._link)
+        first, *rest = join_order([leaf.node.rows_alive(self.rates) for leaf in leaves], self._link)
         joined, current = frozenset({first}), leaves[first]
         for k in rest:
             current = self._join(current, joined, leaves[k], k)

@@ -1,0 +1,50 @@
+"""The logical plan: immutable, typed nodes, compared by structure, so that equal sub-plans are one key in a dict.
+
+Invariant: a node refers to the columns of its children by position (`c0`, `c1`, ...), never by name; the binder has
+resolved every name. An expression is text that DuckDB evaluates over those positional columns (docs/decisions/001).
+"""
+
+from kigen.plan.logical.app import LINK, App, Connector, Query, Shed, SourceStream
+from kigen.plan.logical.node import PlanNode, UnaryNode
+from kigen.plan.logical.relational import (
+    Aggregate,
+    Distinct,
+    Except,
+    Filter,
+    Intersect,
+    Join,
+    Project,
+    UnionAll,
+)
+from kigen.plan.logical.streams import Received, Scan, StreamKind, ToStream, Window, WindowKind
+from kigen.plan.logical.terms import Agg, AggFunc, Comparison, Expr, Place
+
+__all__ = [
+    "LINK",
+    "Agg",
+    "AggFunc",
+    "Aggregate",
+    "App",
+    "Comparison",
+    "Connector",
+    "Distinct",
+    "Except",
+    "Expr",
+    "Filter",
+    "Intersect",
+    "Join",
+    "Place",
+    "PlanNode",
+    "Project",
+    "Query",
+    "Received",
+    "Scan",
+    "Shed",
+    "SourceStream",
+    "StreamKind",
+    "ToStream",
+    "UnaryNode",
+    "UnionAll",
+    "Window",
+    "WindowKind",
+]

@@ -1,0 +1,137 @@
+"""Nodes at the border of streams and relations: streams, windows, and ISTREAM, DSTREAM, RSTREAM."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kigen.plan.durations import duration_text
+from kigen.plan.estimates import DEFAULT_RATE, ENDLESS, Rates
+from kigen.plan.logical.node import PlanNode, UnaryNode
+from kigen.plan.logical.terms import Place
+from kigen.plan.types import Schema
+
+_WINDOW_WORDS = re.compile(r"\b(range|slide|rows|partition by|now|unbounded)\b")
+
+
+class WindowKind(Enum):
+    RANGE = "RANGE"
+    ROWS = "ROWS"
+    PARTITION_ROWS = "PARTITION BY ROWS"
+    NOW = "NOW"
+    UNBOUNDED = "UNBOUNDED"
+
+
+class StreamKind(Enum):
+    ISTREAM = "ISTREAM"
+    DSTREAM = "DSTREAM"
+    RSTREAM = "RSTREAM"
+
+
+@dataclass(frozen=True)
+class Scan(PlanNode):
+    """A declared stream: all declared columns, in order, with the timestamp column (if any) among them."""
+
+    stream: str
+    columns: Schema
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+    @property
+    def is_stream(self) -> bool:
+        return True
+
+    def label(self) -> str:
+        return f"stream {self.stream}"
+
+    def rows_text(self) -> str:
+        return self.label()
+
+
+@dataclass(frozen=True)
+class Received(Scan):
+    """A relation that another node computes: `stream` names the link it arrives by. Its tuples already carry
+    lifetimes."""
+
+    @property
+    def is_stream(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Window(UnaryNode):
+    """Turns a stream (Scan or ToStream) into a relation. `size` is microseconds for RANGE, rows for ROWS and
+    PARTITION_ROWS, else 0."""
+
+    kind: WindowKind
+    size: int = 0
+    slide_us: int | None = None
+    partition: tuple[int, ...] = ()
+    place: Place | None = field(default=None, compare=False, repr=False)
+
+    def label(self) -> str:
+        return f"window {self.window_text()}"
+
+    def window_text(self) -> str:
+        if self.kind is WindowKind.RANGE:
+            slide = f" slide {duration_text(self.slide_us)}" if self.slide_us is not None else ""
+            return f"range {duration_text(self.size)}{slide}"
+        if self.kind is WindowKind.ROWS:
+            return f"rows {self.size}"
+        if self.kind is WindowKind.PARTITION_ROWS:
+            return f"partition by {', '.join(self.schema[p].name for p in self.partition)} rows {self.size}"
+        return str(self.kind.value).lower()
+
+    def rows_text(self) -> str:
+        stream = self.child.stream if isinstance(self.child, Scan) else self.child.rows_text()
+        return f"{stream} [{_WINDOW_WORDS.sub(lambda word: word[0].upper(), self.window_text())}]"
+
+    def state_text(self, count: int) -> str:
+        return self.rows_text()
+
+    @property
+    def is_windowed(self) -> bool:
+        return True
+
+    @property
+    def is_unbounded(self) -> bool:
+        return self.kind is WindowKind.UNBOUNDED
+
+    def rows_alive(self, rates: Rates) -> float:
+        if self.kind is WindowKind.ROWS:
+            return float(self.size)
+        if self.kind is WindowKind.NOW:
+            return 1.0
+        if self.kind is WindowKind.UNBOUNDED:
+            return ENDLESS
+        if self.kind is WindowKind.RANGE:
+            rate = rates.get(self.child.stream, DEFAULT_RATE) if isinstance(self.child, Scan) else DEFAULT_RATE
+            return max(1.0, rate * (self.size + (self.slide_us or 0) / 2) / 1e6)
+        return self.size * DEFAULT_RATE  # PARTITION BY: the number of partitions is not known
+
+    def most_rows(self, rates: Rates) -> float:
+        return self.rows_alive(rates)
+
+    def has_one_row(self) -> bool:
+        return self.kind is WindowKind.ROWS and self.size == 1
+
+
+@dataclass(frozen=True)
+class ToStream(UnaryNode):
+    """Turns a relation into a stream. `every_us` is set only for RSTREAM[n SECONDS]."""
+
+    kind: StreamKind
+    every_us: int | None = None
+
+    @property
+    def is_stream(self) -> bool:
+        return True
+
+    def label(self) -> str:
+        return self.kind.value.lower() + (f" every {duration_text(self.every_us)}" if self.every_us is not None else "")
+
+    def rows_text(self) -> str:
+        return f"{self.kind.value.lower()} of {self.child.rows_text()}"
