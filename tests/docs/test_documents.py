@@ -17,7 +17,7 @@ from kigen.plan import bind
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-TUPLE = (ROOT / "docs" / "path-of-a-tuple.md").read_text(encoding="utf-8")
+TUPLE = (ROOT / "docs" / "explanation" / "path-of-a-tuple.md").read_text(encoding="utf-8")
 KIGEN = ROOT / ".venv" / "bin" / "kigen"
 
 

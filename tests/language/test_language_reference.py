@@ -13,7 +13,7 @@ from kigen.plan import bind
 from kigen.plan.binder.connectors import SINKS, SOURCES
 from kigen.plan.explain import explain
 
-TEXT = (Path(__file__).parents[2] / "docs" / "language.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "language.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```sql\n(.*?)```", TEXT, re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""docs/links.md is true: its program runs, and every name it gives to a call is there."""
+"""docs/reference/queues.md is true: its program runs, and every name it gives to a call is there."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from kigen.links import Link, LinkWriter
 from kigen.links.flight.protocol import ACTIONS, READ
 from kigen.queue import Queue
 
-PAGE = (Path(__file__).parents[2] / "docs" / "links.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "queues.md").read_text(encoding="utf-8")
 
 
 def test_the_program_runs() -> None:
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.S)
-    exec(compile(code, "links.md", "exec"), {})
+    exec(compile(code, "queues.md", "exec"), {})
 
 
 def test_operations_and_their_fields_exist() -> None:

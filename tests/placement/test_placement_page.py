@@ -1,4 +1,4 @@
-"""docs/placement.md is true: its nodes file fits the example app, its names exist."""
+"""docs/explanation/placement.md and docs/reference/nodes-file.md are true: its nodes file fits the example app, its names exist."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kigen.placement.solver.solve import Limits, solve
 from kigen.plan import load_app
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "placement.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "explanation" / "placement.md").read_text(encoding="utf-8")
 
 
 def test_the_nodes_file_of_the_page_places_the_example() -> None:

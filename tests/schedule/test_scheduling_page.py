@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kigen.schedule import POLICY_NAMES
 
-PAGE = (Path(__file__).parents[2] / "docs" / "scheduling.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "scheduling.md").read_text(encoding="utf-8")
 
 
 def test_the_example_runs() -> None:

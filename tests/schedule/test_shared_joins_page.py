@@ -15,7 +15,7 @@ from kigen.plan.explain import explain
 from kigen.schedule.slices import SLICE_POLICY_NAMES
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "shared-joins.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "explanation" / "shared-joins.md").read_text(encoding="utf-8")
 
 
 def test_the_example_runs() -> None:
