@@ -45,7 +45,7 @@ def frame(batch: int, first: int, end: int, finished: bool = False) -> Any:
         "_holder": never,
         "_arrived": list(range(first, end)),
     }
-    payload, _ = Spool("").give(pa.table(columns))
+    payload, _ = Spool("").pack(pa.table(columns))
     note = {
         "admitted_us": 0,
         "counts": {"q": {"in": end - first, "late": 0}},

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kigen.durable import DamagedFile
-from kigen.spark.sink.alignment import Found, Unaligned, align, decide
+from kigen.spark.sink.alignment import LogFiles, Unaligned, align, decide
 
 
 def subsets(numbers: range) -> list[frozenset[int]]:
@@ -25,7 +25,7 @@ def test_every_combination_fits_afterwards_or_is_refused(cut_back: bool) -> None
                 for records in [
                     frozenset(range(first, end)) for end in range(4) for first in range(max(0, end - 3), max(1, end))
                 ]:
-                    found = Found(offsets - torn, commits, records, torn & offsets)
+                    found = LogFiles(offsets - torn, commits, records, torn & offsets)
                     try:
                         dropped = decide(found, cut_back)
                     except Unaligned:

@@ -79,7 +79,7 @@ def kill_later(process: subprocess.Popen[str], checkpoint: Path, rng: random.Ran
 def check_kills(engine: Engine, directory: Path, count: int) -> None:
     """`count` kills in all, over as many runs to the end as that takes; each must end with the undisturbed lines."""
     app = write_rooms(directory, 600)
-    engine.run(app, output=str(directory / "undisturbed"), keep_results=False)
+    engine.run(app, drain=True, output=str(directory / "undisturbed"), keep_results=False)
     expected = bags(directory / "undisturbed")
     seed = int(os.environ.get("KIGEN_SEED", time.time_ns() % 1_000_000))
     rng = random.Random(seed)

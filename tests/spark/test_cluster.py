@@ -65,7 +65,7 @@ def master(tmp_path: Path) -> Iterator[str]:
 @pytest.mark.timeout(900)
 def test_a_cluster_gives_the_same_lines_as_this_process(engine: Engine, master: str, tmp_path: Path) -> None:
     app = write_rooms(tmp_path, 300)
-    engine.run(app, output=str(tmp_path / "here"), keep_results=False)
+    engine.run(app, drain=True, output=str(tmp_path / "here"), keep_results=False)
     command = [
         sys.executable,
         "-m",

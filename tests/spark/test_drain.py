@@ -8,7 +8,7 @@ import pytest
 from rooms import bags, write_rooms
 
 from kigen.connectors import InputError
-from kigen.engine import CheckpointInUse, CheckpointMismatch, Engine, RunFailed
+from kigen.engine import CheckpointInUse, CheckpointMismatch, Engine, RunFailed, RunOptions
 from kigen.lifetimes import EvaluationError
 
 READINGS = (
@@ -26,11 +26,11 @@ def small_app(directory: Path, data: str, query: str, clause: str = "") -> Path:
 @pytest.mark.timeout(600)
 def test_cuts_and_lifetime_methods_give_the_same_lines(engine: Engine, tmp_path: Path) -> None:
     app = write_rooms(tmp_path, 600)
-    whole = engine.run(app, output=str(tmp_path / "whole"))
+    whole = engine.run(app, drain=True, output=str(tmp_path / "whole"))
     cut = engine.run(
-        app, output=str(tmp_path / "cut"), batch_rows=90, inline_bytes=100, checkpoint=str(tmp_path / "ck")
+        app, drain=True, output=str(tmp_path / "cut"), batch_rows=90, inline_bytes=100, checkpoint=str(tmp_path / "ck")
     )
-    negative = engine.run(app, output=str(tmp_path / "nt"), batch_rows=200, lifetime="nt")
+    negative = engine.run(app, drain=True, output=str(tmp_path / "nt"), batch_rows=200, lifetime="nt")
     expected = bags(tmp_path / "whole")
     assert all(len(lines) > 30 for lines in expected.values()), {k: len(v) for k, v in expected.items()}
     assert bags(tmp_path / "cut") == expected
@@ -56,11 +56,11 @@ def test_cuts_and_lifetime_methods_give_the_same_lines(engine: Engine, tmp_path:
 
 def test_a_finished_checkpoint_is_left_as_it_is(engine: Engine, tmp_path: Path) -> None:
     app = small_app(tmp_path, "room,temp,ts\na,1.5,2026-01-01T00:00:00Z\n", "SELECT room FROM readings [ROWS 1]")
-    options = {"output": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ck")}
+    options = {"drain": True, "output": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ck")}
     engine.run(app, **options)
     text = (tmp_path / "out" / "q.csv").read_text(encoding="utf-8")
     assert text == "room,_from,_to\na,2026-01-01T00:00:00.000000Z,\n"
-    again = engine.prepare(app, **options)
+    again = engine.prepare(app, RunOptions(**options))
     assert again.finished
     assert again.stop().report["queries"]["q"] | {"latency_ms": None} == engine.run(app, **options).report["queries"][
         "q"
@@ -70,7 +70,7 @@ def test_a_finished_checkpoint_is_left_as_it_is(engine: Engine, tmp_path: Path) 
 
 def test_an_empty_stream_gives_an_empty_result(engine: Engine, tmp_path: Path) -> None:
     app = small_app(tmp_path, "room,temp,ts\n", "SELECT COUNT(*) AS n FROM readings [RANGE 1 SECONDS]")
-    result = engine.run(app, output=str(tmp_path / "out"))
+    result = engine.run(app, drain=True, output=str(tmp_path / "out"))
     assert result.finished
     assert (tmp_path / "out" / "q.csv").read_text(encoding="utf-8") == "n,_from,_to\n"
     assert result.dataframe("q").count() == 0
@@ -83,16 +83,16 @@ def test_a_bad_row_ends_the_run_with_its_place(engine: Engine, tmp_path: Path) -
         "SELECT room FROM readings [RANGE 1 SECONDS]",
     )
     with pytest.raises(InputError, match="temp") as caught:
-        engine.run(app, output=str(tmp_path / "out"), checkpoint=str(tmp_path / "ck"))
+        engine.run(app, drain=True, output=str(tmp_path / "out"), checkpoint=str(tmp_path / "ck"))
     assert (caught.value.line, caught.value.field) == (3, "temp")
     with pytest.raises(InputError):  # the failed batch was not committed: it fails again
-        engine.run(app, output=str(tmp_path / "out"), checkpoint=str(tmp_path / "ck"))
+        engine.run(app, drain=True, output=str(tmp_path / "out"), checkpoint=str(tmp_path / "ck"))
 
 
 def test_bad_rows_may_be_skipped_and_are_counted(engine: Engine, tmp_path: Path) -> None:
     data = "room,temp,ts\na,1,2026-01-01T00:00:00Z\na,x,2026-01-01T00:00:01Z\nb,2,2026-01-01T00:00:02Z\n"
     app = small_app(tmp_path, data, "SELECT room FROM readings [RANGE 1 SECONDS]", "ON ERROR SKIP")
-    run = engine.start(app)
+    run = engine.start(app, drain=True)
     run.await_end()
     assert run.stop().report["queries"]["q"] | {"latency_ms": None, "state": None} == {
         "in": 2,
@@ -118,7 +118,7 @@ def test_an_expression_that_fails_on_the_data_ends_the_run(engine: Engine, tmp_p
         "SELECT CAST(room AS BIGINT) AS n FROM readings [RANGE 1 SECONDS]",
     )
     with pytest.raises(EvaluationError, match="seven"):
-        engine.run(app)
+        engine.run(app, drain=True)
 
 
 def test_a_fault_in_a_worker_is_told_in_one_line(engine: Engine, tmp_path: Path) -> None:
@@ -126,17 +126,17 @@ def test_a_fault_in_a_worker_is_told_in_one_line(engine: Engine, tmp_path: Path)
     with pytest.raises(
         RunFailed, match=r"^Spark ended the run: TypeError: int\(\) takes at most 2 arguments .* \(Spark's log: .*\)$"
     ):
-        engine.run(app, runtime="builtins:int")
+        engine.run(app, drain=True, runtime="builtins:int")
 
 
 def test_a_changed_app_is_refused_with_what_changed(engine: Engine, tmp_path: Path) -> None:
     app = small_app(tmp_path, "room,temp,ts\na,1,2026-01-01T00:00:00Z\n", "SELECT room FROM readings [ROWS 1]")
     checkpoint = str(tmp_path / "ck")
-    engine.prepare(app, checkpoint=checkpoint).stop()
+    engine.prepare(app, RunOptions(drain=True, checkpoint=checkpoint)).stop()
     text = app.read_text(encoding="utf-8")
     app.write_text(text.replace("ROWS 1", "ROWS 2") + "CREATE QUERY more AS SELECT room FROM q;", encoding="utf-8")
     with pytest.raises(CheckpointMismatch) as caught:
-        engine.prepare(app, checkpoint=checkpoint, lifetime="nt")
+        engine.prepare(app, RunOptions(drain=True, checkpoint=checkpoint, lifetime="nt"))
     for part in (
         "query 'q' was altered: the query itself",
         "query 'more' was added",
@@ -145,22 +145,22 @@ def test_a_changed_app_is_refused_with_what_changed(engine: Engine, tmp_path: Pa
     ):
         assert part in str(caught.value)
     app.write_text("-- a comment changes nothing\n" + text.replace("SELECT room", "select  room"), encoding="utf-8")
-    engine.prepare(app, checkpoint=checkpoint).stop()
+    engine.prepare(app, RunOptions(drain=True, checkpoint=checkpoint)).stop()
 
 
 def test_a_checkpoint_serves_one_run_at_a_time(engine: Engine, tmp_path: Path) -> None:
     app = small_app(tmp_path, "room,temp,ts\n", "SELECT room FROM readings [ROWS 1]")
-    first = engine.prepare(app, checkpoint=str(tmp_path / "ck"))
+    first = engine.prepare(app, RunOptions(drain=True, checkpoint=str(tmp_path / "ck")))
     with pytest.raises(CheckpointInUse, match="in use by process"):
-        engine.prepare(app, checkpoint=str(tmp_path / "ck"))
+        engine.prepare(app, RunOptions(drain=True, checkpoint=str(tmp_path / "ck")))
     assert (tmp_path / "ck" / "owner.json").exists(), "the one that was refused leaves the first alone"
     first.stop()
-    engine.prepare(app, checkpoint=str(tmp_path / "ck")).stop()
+    engine.prepare(app, RunOptions(drain=True, checkpoint=str(tmp_path / "ck"))).stop()
 
 
 def test_a_missing_input_is_found_before_spark_starts(tmp_path: Path) -> None:
     app = small_app(tmp_path, "", "SELECT room FROM readings [ROWS 1]")
     (tmp_path / "readings.csv").unlink()
     with pytest.raises(InputError, match=r"readings\.csv"):
-        Engine(master="spark://nowhere.invalid:1").prepare(app, checkpoint=str(tmp_path / "ck"))
+        Engine(master="spark://nowhere.invalid:1").prepare(app, RunOptions(drain=True, checkpoint=str(tmp_path / "ck")))
     assert not (tmp_path / "ck" / "owner.json").exists()

@@ -37,8 +37,9 @@ def fill(file: Path) -> None:
 
 def test_a_full_disk_ends_the_run_and_space_lets_it_go_on(engine: Engine, tmp_path: Path, small_disk: Path) -> None:
     app = write_rooms(tmp_path, 600)
-    engine.run(app, output=str(tmp_path / "undisturbed"), keep_results=False)
+    engine.run(app, drain=True, output=str(tmp_path / "undisturbed"), keep_results=False)
     options = {
+        "drain": True,
         "output": str(small_disk / "out"),
         "checkpoint": str(small_disk / "ck"),
         "keep_results": False,

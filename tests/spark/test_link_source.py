@@ -17,7 +17,7 @@ from kigen.links import READER, LinkServer, write_private
 from kigen.plan import bind
 from kigen.plan.logical import LINK, Connector, SourceStream
 from kigen.queue import Queue, SchemaMismatch
-from kigen.spark.admission.live_queues import Arrivals, Cursors, TaskQueue
+from kigen.spark.admission.live_queues import Cursors, StreamArrivals, TaskQueue
 from kigen.spark.links.link_source import Access, LinkSource
 
 
@@ -77,8 +77,8 @@ def test_another_servers_columns_are_refused(bench: Bench) -> None:
 def test_marks_are_no_tuples(bench: Bench) -> None:
     bench.append(1, 2, None, None, 3, None, None)
     until(lambda: bench.source.arrived_by(0) == 7)
-    arrivals, cursors = Arrivals("s", bench.source, None, 0), start()
-    numbers, _ = arrivals.look(0, 100)
+    arrivals, cursors = StreamArrivals("s", bench.source, None, 0), start()
+    numbers, _ = arrivals.poll(0, 100)
     assert numbers.tolist() == [0, 1, 4]
     queue = TaskQueue(cursors, {"s": arrivals})
     assert len(queue) == 3
@@ -89,7 +89,7 @@ def test_marks_are_no_tuples(bench: Bench) -> None:
     assert queue.take(0, 1).ranges[0].end["index"] == 7
     bench.append(None, None)
     until(lambda: bench.source.arrived_by(0) == 9)
-    assert not len(arrivals.look(0, 100)[0])
+    assert not len(arrivals.poll(0, 100)[0])
     assert queue.passed == 2
 
 
@@ -110,10 +110,10 @@ def test_however_it_is_looked_at_all_is_taken_and_nothing_waits_without_its_mark
     bench.append(*rows, 60, None)
     total = len(rows) + 2
     until(lambda: bench.source.arrived_by(0) == total)
-    arrivals, cursors = Arrivals("s", bench.source, None, 0), start()
+    arrivals, cursors = StreamArrivals("s", bench.source, None, 0), start()
     queue, seen, pieces = TaskQueue(cursors, {"s": arrivals}), 0, []
     while arrivals.known < total or len(queue):
-        seen += len(arrivals.look(0, rng.randrange(1, 9))[0])
+        seen += len(arrivals.poll(0, rng.randrange(1, 9))[0])
         while len(queue) and rng.random() < 0.7:
             pieces.append(queue.take(0, rng.randrange(1, len(queue) + 1)).ranges[0])
     assert seen >= sum(row is not None for row in [*rows, 60])

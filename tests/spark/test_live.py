@@ -71,7 +71,7 @@ def test_a_session_of_the_user_keeps_its_settings(engine: Engine, tmp_path: Path
     )
     app.write_text(text + "CREATE QUERY q AS SELECT id FROM cars [UNBOUNDED];", encoding="utf-8")
     mine = Engine(spark)
-    assert sorted(row["id"] for row in mine.run(app).dataframe("q").collect()) == list(range(50))
+    assert sorted(row["id"] for row in mine.run(app, drain=True).dataframe("q").collect()) == list(range(50))
     mine.close()
     assert spark.conf.get("spark.sql.shuffle.partitions") == before
     assert spark.range(3).count() == 3, "a session that is not ours stays open"

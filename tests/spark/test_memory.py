@@ -10,22 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from kigen.engine.options import ArgumentError, RunOptions
+from kigen.engine.errors import ArgumentError
+from kigen.engine.options import RunOptions
 from kigen.lifetimes.accounting import Holding, Part
 from kigen.spark.operator import error_codec
-from kigen.spark.session.start import gist
+from kigen.spark.session.error_cause import error_cause
 from kigen.spark.watch import memory_text, worker_deaths
 from kigen.spark.watch.memory import (
     MemoryLimitReached,
     SizeError,
-    give_back,
     limit_bytes,
     machine_bytes,
     private_bytes,
+    process_start,
+    return_freed_memory,
     size_text,
-    started_at,
 )
-from kigen.spark.watch.worker_files import COMPUTING, IDLE, Crumb, Crumbs
+from kigen.spark.watch.worker_files import COMPUTING, IDLE, WorkerFiles, WorkerReport
 
 GB = 10**9
 JOIN = Holding(
@@ -105,18 +106,18 @@ def test_private_memory_is_what_a_process_has_of_its_own() -> None:
     taken = bytearray(os.urandom(1 << 20) * 64)
     assert private_bytes() - before == pytest.approx(64 << 20, rel=0.2)
     del taken
-    give_back()
+    return_freed_memory()
     assert private_bytes() < before + (32 << 20)
     assert private_bytes(2**22 + 1) == 0
 
 
 def test_a_process_is_known_by_its_start_and_not_by_its_number_alone() -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    began = started_at(process.pid)
+    began = process_start(process.pid)
     assert began > 0
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert started_at(process.pid) == 0, "dead, though nobody has asked yet"
+    assert process_start(process.pid) == 0, "dead, though nobody has asked yet"
     process.communicate()
 
 
@@ -132,7 +133,7 @@ def test_the_error_names_query_operator_tuples_bytes_window_and_what_to_do() -> 
 def test_what_is_no_state_is_the_fault_of_the_operator_at_work() -> None:
     text = memory_text.limit_reached(4_100_000_000, 4 * GB, [GROUPS], ("cross join", ["q19"]))
     assert text.startswith("query q19 ran out of memory")
-    assert "some 4.1 GB of it is no state, but Python itself and the work of one batch (cross join)" in text
+    assert "about 4.1 GB of it is not state, but Python itself and the work of one batch (cross join)" in text
     assert "aggregate count by auction holds 120,345 tuples" in text
     assert memory_text.limit_reached(4_100_000_000, 4 * GB, [JOIN], ("cross join", ["q19"])).startswith("query q15")
 
@@ -144,7 +145,7 @@ def test_the_warning_names_those_that_hold_most() -> None:
     assert memory_text.names_of(list("abcde")) == "queries a, b, c and 2 more"
 
 
-def crumb(**changes: object) -> Crumb:
+def report(**changes: object) -> WorkerReport:
     told = {
         "phase": COMPUTING,
         "operator": "join on auction = id",
@@ -152,7 +153,7 @@ def crumb(**changes: object) -> Crumb:
         "private": 11_200_000_000,
         "since_us": 1,
     }
-    return Crumb("task0", 7, ["q15", "q16"], **{"pid": 4_194_305, "started": 1, **told, **changes})  # type: ignore[arg-type]
+    return WorkerReport("task0", 7, ["q15", "q16"], **{"pid": 4_194_305, "started": 1, **told, **changes})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,7 @@ def crumb(**changes: object) -> Crumb:
     ],
 )
 def test_a_dead_worker_is_named_with_its_reason(tmp_path: Path, code: int | None, private: int, words: str) -> None:
-    text = worker_deaths.sentence(crumb(private=private), code, tmp_path / "log", 12 * GB, False)
+    text = worker_deaths.death_text(report(private=private), code, tmp_path / "log", 12 * GB, False)
     assert words in text
     assert f"{size_text(private)} of 12 GB" in text
     assert text.endswith(f"Spark's log: {tmp_path / 'log'}")
@@ -180,17 +181,19 @@ def test_a_dead_worker_is_named_with_its_reason(tmp_path: Path, code: int | None
 def test_how_a_worker_ended_stands_in_the_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(
-        f"noise\n{worker_deaths.ending(77, 0)}\n{worker_deaths.ending(4_194_305, -9)}\nmore\n", encoding="utf-8"
+        f"noise\n{worker_deaths.exit_line(77, 0)}\n{worker_deaths.exit_line(4_194_305, -9)}\nmore\n", encoding="utf-8"
     )
     assert worker_deaths.exit_code(4_194_305, log) == -9
     assert worker_deaths.exit_code(7, log, wait_s=0) is None
-    told = worker_deaths.died(
-        [crumb(), crumb(pid=os.getpid(), started=started_at(os.getpid()))], log, 12 * GB, for_memory=True
+    told = worker_deaths.describe_death(
+        [report(), report(pid=os.getpid(), started=process_start(os.getpid()))], log, 12 * GB, for_memory=True
     )
     assert told is not None
     assert "SIGKILL" in told
     assert (
-        worker_deaths.died([crumb(pid=os.getpid(), started=started_at(os.getpid()))], log, 12 * GB, for_memory=False)
+        worker_deaths.describe_death(
+            [report(pid=os.getpid(), started=process_start(os.getpid()))], log, 12 * GB, for_memory=False
+        )
         is None
     )
 
@@ -198,29 +201,29 @@ def test_how_a_worker_ended_stands_in_the_log(tmp_path: Path) -> None:
 def test_kills_for_memory_are_counted_by_the_system(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc" / "vmstat").write_text("pgfault 12\noom_kill 3\n", encoding="ascii")
-    assert worker_deaths.kills_for_memory(tmp_path) == 3
-    assert worker_deaths.kills_for_memory(tmp_path / "nowhere") == 0
+    assert worker_deaths.memory_kills(tmp_path) == 3
+    assert worker_deaths.memory_kills(tmp_path / "nowhere") == 0
 
 
 def test_crumbs_are_read_back_with_the_operator_at_work(tmp_path: Path) -> None:
-    there = Crumbs(str(tmp_path))
-    assert there.sign_in()
-    left = crumb(
-        phase=IDLE, pid=os.getpid(), started=started_at(os.getpid()), operators=[("scan", ["a"]), ("join", ["b"])]
+    there = WorkerFiles(str(tmp_path))
+    assert there.register_worker()
+    left = report(
+        phase=IDLE, pid=os.getpid(), started=process_start(os.getpid()), operators=[("scan", ["a"]), ("join", ["b"])]
     )
-    mark = there.mark(left)
-    there.leave(left)
-    there.at(mark, 1)
-    (found,) = Crumbs(str(tmp_path)).all()
+    operator_file = there.open_operator_file(left)
+    there.write_report(left)
+    there.write_operator(operator_file, 1)
+    (found,) = WorkerFiles(str(tmp_path)).reports()
     assert found.alive
     assert found.doing == (IDLE, ["q15", "q16"])
     left.phase = COMPUTING
-    there.leave(left)
-    (found,) = Crumbs(str(tmp_path)).all()
+    there.write_report(left)
+    (found,) = WorkerFiles(str(tmp_path)).reports()
     assert found.doing == ("join", ["b"])
-    os.close(mark)
-    assert Crumbs(str(tmp_path)).workers()[os.getpid()] == pytest.approx(private_bytes(), rel=0.2)
-    assert not Crumbs(str(tmp_path / "elsewhere")).sign_in()
+    os.close(operator_file)
+    assert WorkerFiles(str(tmp_path)).worker_memory()[os.getpid()] == pytest.approx(private_bytes(), rel=0.2)
+    assert not WorkerFiles(str(tmp_path / "elsewhere")).register_worker()
 
 
 CRASHED = """[STREAM_FAILED] Query [id = a1, runId = b2] terminated with exception: Job aborted due to stage failure: Task 0 in stage 5.0 \
@@ -273,9 +276,9 @@ Caused by: java.io.IOException: No space left on device"""
     ],
 )
 def test_the_gist_is_the_cause(told: str, cause: str) -> None:
-    assert gist(told) == cause
-    assert worker_deaths.of_a_worker(CRASHED)
+    assert error_cause(told) == cause
+    assert worker_deaths.is_worker_death(CRASHED)
 
 
 def test_signals_have_names() -> None:
-    assert "SIGABRT" in worker_deaths.sentence(crumb(), -signal.SIGABRT, Path("log"), 12 * GB, False)
+    assert "SIGABRT" in worker_deaths.death_text(report(), -signal.SIGABRT, Path("log"), 12 * GB, False)

@@ -17,9 +17,9 @@ import pytest
 from bids import write_bids
 
 from kigen.engine import Engine, Run
-from kigen.engine.run import SparkDied
+from kigen.engine.errors import SparkDied
 from kigen.spark.watch.memory import MemoryLimitReached
-from kigen.spark.watch.worker_files import IDLE, Crumb, Crumbs
+from kigen.spark.watch.worker_files import IDLE, WorkerFiles, WorkerReport
 
 _PATIENCE_S = 200
 
@@ -53,13 +53,13 @@ def command(app: Path, directory: Path, *options: str) -> Iterator[subprocess.Po
         process.communicate()
 
 
-def at_work(scratch: Path, batch: int = 1) -> Crumb:
+def at_work(scratch: Path, batch: int = 1) -> WorkerReport:
     """Waits until a worker of the run is within that batch."""
     until = time.monotonic() + _PATIENCE_S
     while time.monotonic() < until:
-        for crumb in Crumbs(str(scratch)).all():
-            if crumb.seq >= batch and crumb.phase != IDLE:
-                return crumb
+        for report in WorkerFiles(str(scratch)).reports():
+            if report.seq >= batch and report.phase != IDLE:
+                return report
         time.sleep(0.02)
     raise TimeoutError("no worker has begun")
 
@@ -95,21 +95,21 @@ def test_a_run_ends_at_its_limit_and_says_who_holds_what(bids: Path, tmp_path: P
 
 def test_the_limit_is_an_option_of_the_library_too(engine: Engine, bids: Path) -> None:
     with pytest.raises(MemoryLimitReached, match=r"query matched ran out of memory.*--memory allows 250 MB"):
-        engine.run(bids, memory="250MB", keep_results=False)
+        engine.run(bids, drain=True, memory="250MB", keep_results=False)
 
 
 def test_a_size_that_cannot_be_is_refused_before_anything_starts(bids: Path, tmp_path: Path) -> None:
     with command(bids, tmp_path, "--memory", "lots") as process:
         _, err = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert err.endswith("error: memory 'lots' is no size: write one such as 4GB, 512MB or 70%\n")
+    assert err.endswith("error: memory 'lots' is not a size: write a size such as 4GB, 512MB or 70%\n")
 
 
 # --- workers that die ------------------------------------------------------------------------------------------------
 
 
 def killed(engine: Engine, app: Path, number: int) -> str:
-    run: Run = engine.start(app, keep_results=False)
+    run: Run = engine.start(app, drain=True, keep_results=False)
     os.kill(at_work(run._scratch, batch=2).pid, number)
     run.await_end(_PATIENCE_S)
     with pytest.raises(SparkDied) as told:
@@ -120,8 +120,8 @@ def killed(engine: Engine, app: Path, number: int) -> str:
 @pytest.mark.parametrize(
     ("number", "words"),
     [
-        (signal.SIGKILL, r"was killed \(SIGKILL\) while it was at work \(.+\): somebody sent the signal"),
-        (signal.SIGSEGV, r"crashed \(SIGSEGV\) while it was at work \(.+\): a native library has a fault"),
+        (signal.SIGKILL, r"was killed \(SIGKILL\) while it was at work \(.+\): another process sent the signal"),
+        (signal.SIGSEGV, r"crashed \(SIGSEGV\) while it was at work \(.+\): a native library has a bug"),
         (signal.SIGTERM, r"was killed \(SIGTERM\) while it was at work"),
     ],
 )
@@ -161,7 +161,7 @@ def test_sparks_own_process_that_is_killed_is_named_too(bids: Path, tmp_path: Pa
 
 
 def test_a_first_batch_says_what_it_does_and_how_far_it_is(engine: Engine, bids: Path) -> None:
-    run = engine.start(bids, keep_results=False, batch_rows=2_000_000)
+    run = engine.start(bids, drain=True, keep_results=False, batch_rows=2_000_000)
     seen = []
     while run.active and not run.progress.batches:
         seen.append(run.progress)
@@ -184,7 +184,7 @@ def test_a_first_batch_says_what_it_does_and_how_far_it_is(engine: Engine, bids:
 
 
 def test_the_report_says_what_each_querys_windows_hold(engine: Engine, tmp_path: Path) -> None:
-    report = engine.run(write_bids(tmp_path, 20_000), keep_results=False).report
+    report = engine.run(write_bids(tmp_path, 20_000), drain=True, keep_results=False).report
     state = report["queries"]["matched"]["state"]
     assert list(state) == ["tuples", "bytes", "peak_bytes", "windows"]
     (window,) = [w for w in state["windows"] if w["unbounded"]]

@@ -32,7 +32,7 @@ def old(tmp_path: Path) -> Path:
 def test_a_checkpoint_of_format_1_goes_on(engine: Engine, old: Path) -> None:
     description = json.loads((old / "checkpoint" / "app.json").read_bytes())
     assert description["format"] == 1
-    result = engine.run(old / "rooms.cql", checkpoint=str(old / "checkpoint"), keep_results=False)
+    result = engine.run(old / "rooms.cql", drain=True, checkpoint=str(old / "checkpoint"), keep_results=False)
     assert result.finished
     assert sorted((old / "out" / "hot.csv").read_text().splitlines()) == sorted(
         (FROZEN / "hot.csv").read_text().splitlines()

@@ -44,13 +44,13 @@ def play(spec: RunSpec, forget: bool, workers: int = 1) -> tuple[dict[str, list[
     lines: dict[str, list[str]] = {}
     for rows in batches(spec):
         for task, bucket, seq, payload in rows:
-            group_step._LIVE = {} if forget else turns.choice(caches)
+            group_step._KERNELS = {} if forget else turns.choice(caches)
             frame = pd.DataFrame([(task, bucket, seq, payload)], columns=["task", "bucket", "seq", "payload"])
             for out in group_step.run_group((task, bucket), iter([frame]), states[task], spec.encode()):
                 for row in out.itertuples():
                     assert row.kind != "error", row.note
                     if row.kind == "lines":
-                        found = Spool(spec.checkpoint).take(row.payload, row.note)
+                        found = Spool(spec.checkpoint).unpack(row.payload, row.note)
                         lines.setdefault(row.query, []).extend(str(line) for line in found.to_pylist())
     return {query: sorted(found) for query, found in lines.items()}, states
 
@@ -153,7 +153,7 @@ def test_a_replay_of_changed_input_is_an_error_with_the_file_and_the_range(tmp_p
             digit = next(i for i in range(at, len(data)) if chr(data[i]).isdigit())
             data[digit] = ord("1") if data[digit] != ord("1") else ord("2")
             (tmp_path / "readings.csv").write_bytes(bytes(data))
-        group_step._LIVE, range_reader._READ, range_reader._SOURCES = {}, OrderedDict(), {}
+        group_step._KERNELS, range_reader._READ, range_reader._SOURCES = {}, OrderedDict(), {}
         frame = pd.DataFrame([row], columns=["task", "bucket", "seq", "payload"])
         (out,) = group_step.run_group((row[0], 0), iter([frame]), state, spec.encode())
         assert (out["kind"][0] == "error") == (n == 1)

@@ -62,7 +62,7 @@ def test_files_are_what_the_tables_are(tmp_path: Path, inline: int) -> None:
             made[name].adopt(str(spool.path(file)))
     else:
         for sink in made.values():
-            sink.write(spool.take(payload, note))
+            sink.write(spool.unpack(payload, note))
     for sink in (*plain.values(), *made.values()):
         sink.commit()
         sink.close()
@@ -78,7 +78,7 @@ def test_an_output_without_files_gets_the_block(tmp_path: Path) -> None:
     ((_, kind, _, note),) = box.rows()
     assert kind == "files"
     assert note is not None
-    assert spool.take(None, json.loads(note)["block"]).num_rows == 25
+    assert spool.unpack(None, json.loads(note)["block"]).num_rows == 25
 
 
 def test_results_that_nobody_takes_are_counted_only(tmp_path: Path) -> None:

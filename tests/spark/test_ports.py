@@ -11,7 +11,7 @@ import pytest
 from pyspark.java_gateway import ensure_callback_server_started
 
 from kigen.engine import Engine
-from kigen.spark.session.callback_port import is_ours, owner_of
+from kigen.spark.session.callback_port import is_same_user, owner_of
 from kigen.spark.session.start import SECRET_FILE, SparkUnavailable, _cluster_secret, jvm_pid
 
 
@@ -69,7 +69,7 @@ def test_whose_a_connection_is() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
         accepted, _ = server.accept()
         with accepted:
-            assert is_ours(accepted)
+            assert is_same_user(accepted)
             assert owner_of(client.getsockname()[1], accepted.getsockname()[1]) == os.getuid()
             assert owner_of(1, 2) is None
 

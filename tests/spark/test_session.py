@@ -15,7 +15,7 @@ import pytest
 
 from kigen.engine import Engine
 from kigen.spark.session.spark_home import spark_home
-from kigen.spark.session.start import is_ours, jvm_pid, quiet
+from kigen.spark.session.start import jvm_pid, quiet, uses_kigen_home
 
 
 def test_the_home_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,9 +43,9 @@ def test_the_home_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_what_the_user_has_set_is_left_alone(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for each in ("SPARK_HOME", "PYSPARK_PYTHON"):
         monkeypatch.delenv(each, raising=False)
-    assert is_ours()
+    assert uses_kigen_home()
     monkeypatch.setenv(name, value)
-    assert not is_ours()
+    assert not uses_kigen_home()
 
 
 def test_another_java_needs_another_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ class Frame:
 
 
 def batch(number: int, finished: bool = False, chunk: str | None = None) -> Any:
-    payload, _ = Spool("").give(pa.table({"c0": [number], "_from": [number], "_to": pa.array([None], pa.int64())}))
+    payload, _ = Spool("").pack(pa.table({"c0": [number], "_from": [number], "_to": pa.array([None], pa.int64())}))
     note = {
         "admitted_us": 0,
         "counts": {"q": {"in": 1, "late": 0}},

@@ -21,7 +21,7 @@ import pytest
 from spark.worker_side import State, decided
 
 from kigen.connectors import LiveSource
-from kigen.engine import Engine
+from kigen.engine import Engine, RunOptions
 from kigen.engine.checkpoint.fingerprint import CheckpointMismatch
 from kigen.lifetimes import StreamInput, TaskRuntime
 from kigen.plan import bind
@@ -94,7 +94,7 @@ class Play:
         self.offset = after
         for task, bucket, seq, payload in rows:
             if self.rng.random() < 0.2:
-                group_step._LIVE.clear()
+                group_step._KERNELS.clear()
             if self.rng.random() < 0.1:  # Spark did not commit: the batch is made again
                 before = self.state.value
                 once = self._run(task, bucket, seq, payload)
@@ -157,7 +157,7 @@ def alone(play: Play, name: str, absent: dict[str, set[int]] | None = None) -> C
 @pytest.fixture(autouse=True)
 def _frequent_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest, "LEAST_WEIGHT", 4 * manifest.STEP_WEIGHT)
-    group_step._LIVE.clear()
+    group_step._KERNELS.clear()
     range_reader._SOURCES.clear()
 
 
@@ -277,6 +277,6 @@ def test_a_checkpoint_of_slices_is_not_one_of_whole_tasks(tmp_path: Path) -> Non
     file.write_text(app_text(), encoding="utf-8")
     engine = Engine()
     for policy in ("mqt", "admandf"):
-        engine.prepare(file, drain=False, checkpoint=checkpoint, policy=policy).stop()
+        engine.prepare(file, RunOptions(drain=False, checkpoint=checkpoint, policy=policy)).stop()
     with pytest.raises(CheckpointMismatch, match=r"slice by slice .*: task0 there, None here"):
-        engine.prepare(file, drain=False, checkpoint=checkpoint, policy="fifo")
+        engine.prepare(file, RunOptions(drain=False, checkpoint=checkpoint, policy="fifo"))

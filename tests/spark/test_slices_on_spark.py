@@ -46,7 +46,7 @@ def test_slices_give_what_a_drain_gives(engine: Engine, tmp_path: Path) -> None:
     app.write_text(app_text(dear_us=5_000), encoding="utf-8")
     live = engine.run(app, drain=False, policy="mqt", output=str(tmp_path / "live"), keep_results=False)
     app.write_text(app_text(), encoding="utf-8")
-    drained = engine.run(app, output=str(tmp_path / "drained"), keep_results=False)
+    drained = engine.run(app, drain=True, output=str(tmp_path / "drained"), keep_results=False)
     assert live.finished
     assert live.report["policy"] == "mqt"
     for name, told in live.report["queries"].items():

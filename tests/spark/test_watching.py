@@ -1,5 +1,5 @@
-"""A worker's eye on its step, without Spark: it ends at the limit, between operators; it tells seldom, and costs next
-to nothing."""
+"""The watch over a step, without Spark: a step ends at the memory limit between operators, reports are rare, and
+watching costs next to nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kigen.spark.operator import group_step
 from kigen.spark.spec import RunSpec
 from kigen.spark.watch import memory, step_watch
 from kigen.spark.watch.memory import MemoryLimitReached
-from kigen.spark.watch.worker_files import IDLE, Crumbs
+from kigen.spark.watch.worker_files import IDLE, WorkerFiles
 
 
 def spec_of(directory: Path, rows: int, **changes: Any) -> RunSpec:
@@ -35,7 +35,7 @@ def spec_of(directory: Path, rows: int, **changes: Any) -> RunSpec:
 
 
 def rows_of(spec: RunSpec) -> list[tuple[str, str | None]]:
-    """Kind and note of each row that the first batch gives."""
+    """Returns kind and note of each row that the first batch produces."""
     import pandas as pd
 
     task, bucket, seq, payload = batches(spec)[0][0]
@@ -49,17 +49,17 @@ def test_a_step_ends_at_the_limit_with_a_row_of_kind_error(tmp_path: Path, monke
     monkeypatch.setattr(step_watch, "_LOOK_S", 0.0)
     looks: list[int] = []
 
-    def used(self: step_watch.Watching) -> int:
+    def used(self: step_watch.StepWatch) -> int:
         looks.append(1)
         return 10**12 if len(looks) > 6 else 0
 
-    monkeypatch.setattr(step_watch.Watching, "_used", used)
+    monkeypatch.setattr(step_watch.StepWatch, "_used", used)
     ((kind, note),) = rows_of(spec)
     assert kind == "error"
     told = json.loads(note or "")["memory"]
     assert told.startswith("query matched ran out of memory: the workers of the run use 1000 GB")
     assert "the work of one batch" in told
-    assert (tmp_path.name, "task0", spec.bucket("task0")) not in group_step._LIVE, "its state is let go"
+    assert (tmp_path.name, "task0", spec.bucket("task0")) not in group_step._KERNELS, "its state is dropped"
 
 
 def test_an_array_that_is_refused_is_the_operators_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_an_array_that_is_refused_is_the_operators_fault(tmp_path: Path, monkeyp
 def test_small_batches_leave_few_crumbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = spec_of(tmp_path, 4_000, batch_rows=20)
     left: list[float] = []
-    monkeypatch.setattr(Crumbs, "leave", lambda *_: left.append(time.monotonic()))
+    monkeypatch.setattr(WorkerFiles, "write_report", lambda *_: left.append(time.monotonic()))
     began = time.monotonic()
     play(spec, forget=False)
     assert 1 <= len(left) <= 2 + 4 * (time.monotonic() - began), "at most four a second"
@@ -89,15 +89,15 @@ def test_small_batches_leave_few_crumbs(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_watching_a_small_batch_costs_well_below_a_millisecond(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, 4_000)
-    mine = step_watch.Watching(spec, spec.tasks[0], 0, lambda _: None)
+    mine = step_watch.StepWatch(spec, spec.tasks[0], 0, lambda _: None)
     kernel = spec.task_runtime("task0")
     nodes = list(spec.tasks[0].queries[0].root.walk())
     began, count = time.process_time(), 200
     for seq in range(count):
         mine.begin(seq, {})
-        with mine.over(kernel, 10):
+        with mine.stepping(kernel, 10):
             for node in nodes:
-                mine.between(node, seq)
+                mine.before_operator(node, seq)
         mine.done()
     assert (time.process_time() - began) / count < 0.001
 
@@ -105,17 +105,17 @@ def test_watching_a_small_batch_costs_well_below_a_millisecond(tmp_path: Path) -
 def test_the_crumb_says_how_far_a_step_is(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, 5_000)
     play(spec, forget=False)
-    (crumb,) = Crumbs(spec.scratch).all()
-    assert crumb.alive
-    assert crumb.queries == ["matched"]
-    assert crumb.operators[-1][1] == ["matched"]
-    assert crumb.private > 0
-    assert crumb.phase in (IDLE, "reading", "computing")
+    (report,) = WorkerFiles(spec.scratch).reports()
+    assert report.alive
+    assert report.queries == ["matched"]
+    assert report.operators[-1][1] == ["matched"]
+    assert report.private > 0
+    assert report.phase in (IDLE, "reading", "computing")
 
 
 def test_without_the_runs_directory_a_worker_has_an_equal_share(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, 100, scratch=str(tmp_path / "on another machine"), memory="4GB", partitions=4)
-    mine = step_watch.Watching(spec, spec.tasks[0], 0, lambda _: None)
+    mine = step_watch.StepWatch(spec, spec.tasks[0], 0, lambda _: None)
     assert mine._limit == 10**9
     mine.begin(1, {})
     mine.done()
@@ -125,10 +125,10 @@ def test_without_the_runs_directory_a_worker_has_an_equal_share(tmp_path: Path) 
 def test_what_was_freed_is_given_back_before_a_run_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = spec_of(tmp_path, 100)
     relieved: list[int] = []
-    mine = step_watch.Watching(spec, spec.tasks[0], 0, lambda _: relieved.append(1))
+    mine = step_watch.StepWatch(spec, spec.tasks[0], 0, lambda _: relieved.append(1))
     limit = memory.limit_bytes(spec.memory)
     uses = iter([round(0.8 * limit), round(1.1 * limit), round(0.5 * limit), round(1.1 * limit), round(0.97 * limit)])
-    monkeypatch.setattr(step_watch.Watching, "_used", lambda _: next(uses))
+    monkeypatch.setattr(step_watch.StepWatch, "_used", lambda _: next(uses))
     mine.check(("join", ["matched"]))
     assert relieved == [1], "at 75 % already"
     mine.check(("join", ["matched"]))

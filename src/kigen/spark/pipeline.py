@@ -23,11 +23,11 @@ from kigen.spark.sink.batch_sink import BatchSink
 from kigen.spark.spec import RunSpec
 from kigen.spark.watch import worker_deaths
 
-_TOO_SLOW = (
+_WORKER_TOO_SLOW = (
     "Python worker failed to connect back"  # within ten seconds, which cannot be set; a busy machine may need longer
 )
 _TRIES = 4
-_LOST = (Py4JNetworkError, ConnectionError, EOFError)
+_LOST_CONNECTION = (Py4JNetworkError, ConnectionError, EOFError)
 
 
 class Pipeline:
@@ -41,12 +41,12 @@ class Pipeline:
 
     @property
     def active(self) -> bool:
-        return bool(self._asked(self._active))
+        return bool(self._ask_spark(self._active))
 
     def _active(self) -> bool:
         if self._query.isActive:
             return True
-        if self._tries < _TRIES and not self._query.recentProgress and _TOO_SLOW in (self.failure() or ""):
+        if self._tries < _TRIES and not self._query.recentProgress and _WORKER_TOO_SLOW in (self.failure() or ""):
             self._tries += 1
             self._query = self._start()
             return True
@@ -54,7 +54,7 @@ class Pipeline:
 
     def stop(self) -> None:
         """End now: a batch that is not committed is abandoned, and made again by the next run on the checkpoint."""
-        self._asked(self._query.stop)
+        self._ask_spark(self._query.stop)
 
     def progress(self) -> list[dict[str, Any]]:
         """Of the last few batches, as Spark tells it."""
@@ -62,10 +62,10 @@ class Pipeline:
 
     def failure(self) -> str | None:
         """What Spark says ended the query, in its own words."""
-        error = self._asked(self._query.exception)
+        error = self._ask_spark(self._query.exception)
         return "its Java process does not answer" if self.lost else None if error is None else str(error)
 
-    def _asked(self, ask: Callable[[], Any]) -> Any:
+    def _ask_spark(self, ask: Callable[[], Any]) -> Any:
         """Spark's answer; None, and `lost`, if its Java process does not answer any more."""
         if self.lost:
             return None
@@ -78,9 +78,9 @@ class Pipeline:
             return None
 
 
-def was_killed(error: Exception) -> bool:
+def is_process_death(error: Exception) -> bool:
     """Whether a process of Spark's ended that nobody had asked to end."""
-    return isinstance(error, _LOST) or worker_deaths.of_a_worker(str(error))
+    return isinstance(error, _LOST_CONNECTION) or worker_deaths.is_worker_death(str(error))
 
 
 def warm_up(spark: SparkSession, spec: RunSpec) -> None:
@@ -92,7 +92,7 @@ def warm_up(spark: SparkSession, spec: RunSpec) -> None:
         try:
             _start(own_settings(spark), cold, lambda frame, _: frame.toArrow()).awaitTermination()
         except StreamingQueryException as error:
-            if tried == _TRIES or _TOO_SLOW not in str(error):
+            if tried == _TRIES or _WORKER_TOO_SLOW not in str(error):
                 raise
         else:
             return

@@ -70,7 +70,7 @@ class Scratch:
         return self._closing.exists()
 
     @contextmanager
-    def telling_errors(self) -> Iterator[None]:
+    def recording_errors(self) -> Iterator[None]:
         """Spark would wrap the error in two stack traces: keep it as it is for the command."""
         try:
             yield

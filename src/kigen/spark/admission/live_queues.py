@@ -32,7 +32,7 @@ def task_of(queue: str) -> str:
     return queue.partition(_SLICE)[0]
 
 
-class Arrivals:
+class StreamArrivals:
     """Of one stream, from the earliest cursor on: the tuples that stay (SHED), by number and time of arrival."""
 
     def __init__(self, name: str, source: LiveSource, shedding: Shedding | None, first: int) -> None:
@@ -42,7 +42,7 @@ class Arrivals:
         self.numbers = np.zeros(0, np.int64)
         self.times = np.zeros(0, np.int64)
 
-    def look(self, now_us: int, at_most: int) -> tuple[Times, Times]:
+    def poll(self, now_us: int, at_most: int) -> tuple[Times, Times]:
         """What is new: numbers and arrivals of the tuples that stay."""
         settled_us = now_us if self._shedding is None else self._shedding.settled_us(now_us) - 1
         end = max(self.known, min(self.source.arrived_by(settled_us), self.known + at_most))
@@ -83,7 +83,7 @@ class Arrivals:
 
 
 @dataclass(frozen=True)
-class Taken:
+class TaskInput:
     """What a task gets in a batch: ranges to read, and what it passes over of each stream."""
 
     ranges: list[Range]
@@ -112,7 +112,7 @@ class Taken:
 class TaskQueue:
     """One task's view of the streams that it reads."""
 
-    def __init__(self, cursors: Cursors, arrivals: dict[str, Arrivals]) -> None:
+    def __init__(self, cursors: Cursors, arrivals: dict[str, StreamArrivals]) -> None:
         self._cursors = cursors
         self._arrivals = [arrivals[name] for name in cursors]
 
@@ -156,10 +156,10 @@ class TaskQueue:
         known = [_less(self._cursors[a.name]["progress"], lateness_us[a.name]) for a in self._open()]
         return None if any(at is None for at in known) else min((at for at in known if at is not None), default=None)
 
-    def _open(self) -> list[Arrivals]:
+    def _open(self) -> list[StreamArrivals]:
         return [a for a in self._arrivals if not self._cursors[a.name]["ended"]]
 
-    def take(self, shed: int, admit: Admit, closing: bool = False, evicted: dict[str, int] | None = None) -> Taken:
+    def take(self, shed: int, admit: Admit, closing: bool = False, evicted: dict[str, int] | None = None) -> TaskInput:
         """Pass over the oldest tuples, `evicted` of each stream and then `shed` of all, read the next `admit`, and
         advance time on every stream of the task."""
         starts = [a.place(self._cursors[a.name]["index"]) for a in self._arrivals]
@@ -185,7 +185,7 @@ class TaskQueue:
             state.update(index=last, progress=a.progress_us(end), ended=ended)
             ranges.append(a.source.piece(a.name, first, last, state["progress"], ended))
         together = times[0] if len(times) == 1 else np.concatenate(times) if times else _NONE
-        return Taken(ranges, gone, dropped, together, absent)
+        return TaskInput(ranges, gone, dropped, together, absent)
 
     def until_us(self, lateness_us: dict[str, int]) -> int | None:
         """The time of whoever stands here; FOREVER at the end of all streams, None before any is known."""

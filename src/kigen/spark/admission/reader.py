@@ -43,13 +43,13 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Live streams begin here: Spark is up, and the first batch comes next."""
-        with self._scratch.telling_errors():
+        with self._scratch.recording_errors():
             started_us = _now_us()
             counts = {task: len(slices.queries) for task, slices in self._spec.slices.items()}
             return initial_offset(self._open(started_us), self._spec.tasks, started_us, counts)
 
     def read(self, start: Offset) -> tuple[Iterator[Row], Offset]:
-        with self._scratch.telling_errors():
+        with self._scratch.recording_errors():
             end = self._warm(start) if self._spec.warm_up else self._admit(start)
             return self.readBetweenOffsets(start, end), end
 

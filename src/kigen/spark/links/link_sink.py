@@ -2,8 +2,8 @@
 
 Invariant: unit n is that of the n-th batch with rows; a batch that is replayed after a kill gives the same unit again,
 which the queue knows by its number. What `commit` returns names the last unit, so after a restart numbers go on where
-the sink log stands. A queue that does not hold the unit before is not the one that the sink log speaks of: going on would
-leave a gap that no reader could see, so it is refused.
+the sink log stands. A queue that does not hold the unit before is not the one that the sink log speaks of: going on
+would leave a gap that no reader could see, so it is refused.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def slotted(times: Times) -> list[tuple[int, int]]:
     return list(zip((slots * slot).tolist(), counts.tolist(), strict=True))
 
 
-class Arrived:
+class ArrivalStamper:
     def __init__(self, read: list[tuple[Range, Rows]], admitted_us: int) -> None:
         self._admitted_us = admitted_us
         parts = [(_instants(rows.table), _arrivals(rows, admitted_us)) for _, rows in read if rows.table.num_rows]

@@ -11,17 +11,17 @@ from typing import Any
 import pyarrow as pa
 
 from kigen.connectors import Range, Rows
-from kigen.spark.operator.range_reader import Reading
+from kigen.spark.operator.range_reader import RangeReader
 from kigen.spark.spec import RunSpec
 
 
-def sink_of_shed(stream: str) -> str:
+def shed_output_name(stream: str) -> str:
     """The name of a stream's shed tuples among the outputs: no query can have it."""
     return f"shed {stream}"
 
 
-def let_go(
-    spec: RunSpec, task: str, read: list[tuple[Range, Rows]], passed: dict[str, Any], reading: Reading
+def removed_tuples(
+    spec: RunSpec, task: str, read: list[tuple[Range, Rows]], passed: dict[str, Any], reading: RangeReader
 ) -> tuple[dict[str, int], dict[str, pa.Table]]:
     """Of each stream, how many tuples went; and those to be written down, as lines of a stream."""
     counts: dict[str, int] = {stream: end - first for stream, (first, end) in passed.items()}

@@ -26,26 +26,26 @@ from kigen.durable import DamagedFile
 from kigen.lifetimes import EvaluationError, StreamInput
 from kigen.lifetimes.runtime import Give
 from kigen.spark.operator import error_codec, result_rows
-from kigen.spark.operator.arrival_times import Arrived, slotted
+from kigen.spark.operator.arrival_times import ArrivalStamper, slotted
 from kigen.spark.operator.cost_burner import burn
-from kigen.spark.operator.dropped_tuples import let_go, sink_of_shed
+from kigen.spark.operator.dropped_tuples import removed_tuples, shed_output_name
 from kigen.spark.operator.manifest import Manifest
 from kigen.spark.operator.outbox import Encoders, Outbox, decode_encoders
-from kigen.spark.operator.range_reader import Reading, forget_read
+from kigen.spark.operator.range_reader import RangeReader, clear_read_ranges
 from kigen.spark.operator.result_rows import Spool
 from kigen.spark.operator.slice_moves import LaterSlices, moves_of
 from kigen.spark.spec import RunSpec
 from kigen.spark.watch import worker_files
 from kigen.spark.watch.memory import MemoryLimitReached
-from kigen.spark.watch.step_watch import Watching
-from kigen.spark.watch.worker_files import Crumbs
+from kigen.spark.watch.step_watch import StepWatch
+from kigen.spark.watch.worker_files import WorkerFiles
 
 Key = tuple[str, int]
 Out = tuple[str, int, str | None, str, bytes | None, str | None]
 
-_LIVE: dict[tuple[str, str, int], tuple[int, Any]] = {}  # (run, task, bucket) -> (seq, kernel)
+_KERNELS: dict[tuple[str, str, int], tuple[int, Any]] = {}  # (run, task, bucket) -> (seq, kernel)
 _MANY = 100_000  # tuples: saving so many takes a while
-_WATCHING: dict[tuple[str, str, int], Watching] = {}
+_WATCHES: dict[tuple[str, str, int], StepWatch] = {}
 
 
 def run_group(
@@ -57,71 +57,73 @@ def run_group(
     rows = sorted((int(r.seq), str(r.payload)) for frame in frames for r in frame.itertuples())
     manifest = Manifest.from_state(state.get) if state.exists else Manifest()
     out: list[Out] = []
-    watching = _watching(spec, task, bucket)
+    watch = _watch_of(spec, task, bucket)
     try:
         payloads = [(seq, json.loads(text)) for seq, text in rows]
-        watching.begin(
+        watch.begin(
             rows[-1][0], {piece["stream"]: piece["end"] for _, payload in payloads for piece in payload["ranges"]}
         )
-        reading = Reading(spec, payloads[0][1]["started_us"])
-        kernel = _kernel(spec, task, bucket, manifest, reading, watching)
+        reading = RangeReader(spec, payloads[0][1]["started_us"])
+        kernel = _kernel(spec, task, bucket, manifest, reading, watch)
         for seq, payload in payloads:
-            out += _step(spec, task, kernel, manifest, seq, payload, reading, encoders, watching)
+            out += _step(spec, task, kernel, manifest, seq, payload, reading, encoders, watch)
         if manifest.wants_snapshot(kernel.tuples_held):
-            watching.phase(worker_files.SAVING, long=kernel.tuples_held > _MANY)
+            watch.phase(worker_files.SAVING, long=kernel.tuples_held > _MANY)
             manifest.take_snapshot(kernel.snapshot(), Path(spec.checkpoint) / "chunks", spec.inline_bytes, spec.syncs)
         state.update(manifest.to_state())
-        _LIVE[spec.run_id, task, bucket] = manifest.seq, kernel
+        _KERNELS[spec.run_id, task, bucket] = manifest.seq, kernel
         out.append((task, manifest.seq, None, "chunk", None, manifest.chunk))
-        watching.done()
+        watch.done()
+    except MemoryLimitReached as error:
+        out = _error_row(spec, task, bucket, rows[-1][0], error)
     except (MemoryError, duckdb.OutOfMemoryException) as error:
-        out = _fault(spec, task, bucket, rows[-1][0], watching.too_large(error))
-    except (InputError, EvaluationError, MemoryLimitReached, DamagedFile, duckdb.Error, OSError) as error:
-        out = _fault(spec, task, bucket, rows[-1][0], error)
+        out = _error_row(spec, task, bucket, rows[-1][0], watch.allocation_refused(error))
+    except (InputError, EvaluationError, DamagedFile, duckdb.Error, OSError) as error:
+        out = _error_row(spec, task, bucket, rows[-1][0], error)
     yield pd.DataFrame(out, columns=result_rows.COLUMNS)
 
 
-def _fault(spec: RunSpec, task: str, bucket: int, seq: int, error: Exception) -> list[Out]:
-    _LIVE.pop((spec.run_id, task, bucket), None)
+def _error_row(spec: RunSpec, task: str, bucket: int, seq: int, error: Exception) -> list[Out]:
+    _KERNELS.pop((spec.run_id, task, bucket), None)
     return [(task, seq, None, "error", None, error_codec.to_text(error))]
 
 
-def _watching(spec: RunSpec, task: str, bucket: int) -> Watching:
+def _watch_of(spec: RunSpec, task: str, bucket: int) -> StepWatch:
     key = spec.run_id, task, bucket
-    if key not in _WATCHING:
-        for stale in [k for k in _WATCHING if k[0] != spec.run_id]:
-            _WATCHING.pop(stale).close()
-        _WATCHING[key] = Watching(spec, next(t for t in spec.tasks if t.name == task), bucket, _relieve)
-    return _WATCHING[key]
+    if key not in _WATCHES:
+        for stale in [k for k in _WATCHES if k[0] != spec.run_id]:
+            _WATCHES.pop(stale).close()
+        _WATCHES[key] = StepWatch(spec, next(t for t in spec.tasks if t.name == task), bucket, _relieve)
+    return _WATCHES[key]
 
 
-def _relieve(known: Crumbs) -> None:
+def _relieve(files: WorkerFiles) -> None:
     """Memory is short: let go what was read for other tasks, and kernels that another worker has stepped since."""
-    forget_read()
-    elsewhere = {(crumb.task, crumb.bucket) for crumb in known.all() if crumb.pid != os.getpid()}
-    for key in [k for k in _LIVE if k[1:] in elsewhere]:
-        del _LIVE[key]
+    clear_read_ranges()
+    elsewhere = {(report.task, report.bucket) for report in files.reports() if report.pid != os.getpid()}
+    for key in [k for k in _KERNELS if k[1:] in elsewhere]:
+        del _KERNELS[key]
 
 
-def _kernel(spec: RunSpec, task: str, bucket: int, manifest: Manifest, reading: Reading, watching: Watching) -> Any:
+def _kernel(spec: RunSpec, task: str, bucket: int, manifest: Manifest, reading: RangeReader, watch: StepWatch) -> Any:
     """The kernel as it was after the manifest's last step: this worker's own, brought up to date if another worker
     stepped meanwhile."""
-    cached = _LIVE.pop((spec.run_id, task, bucket), None)
-    for stale in [k for k in _LIVE if k[0] != spec.run_id]:
-        del _LIVE[stale]
+    cached = _KERNELS.pop((spec.run_id, task, bucket), None)
+    for stale in [k for k in _KERNELS if k[0] != spec.run_id]:
+        del _KERNELS[stale]
     if cached is not None and manifest.base <= cached[0] <= manifest.seq:
         at, kernel = cached
     else:
         at, kernel = manifest.base, spec.task_runtime(task)
         if manifest.seq:
-            watching.phase(worker_files.LOADING, long=True)
+            watch.phase(worker_files.LOADING, long=True)
         snapshot = manifest.load_snapshot(Path(spec.checkpoint) / "chunks")
         if snapshot is not None:
             kernel.restore(snapshot)
     for seq, ranges, *slices in manifest.references:
         if seq > at:  # its results were given out when it first ran
             read = reading.ranges(ranges)
-            with watching.over(kernel, _rows(read)):
+            with watch.stepping(kernel, _rows(read)):
                 kernel.step(_inputs(read), None, *(moves_of(later) for later in slices))
     return kernel
 
@@ -133,16 +135,16 @@ def _step(
     manifest: Manifest,
     seq: int,
     payload: dict[str, Any],
-    reading: Reading,
+    reading: RangeReader,
     encoders: Encoders | None,
-    watching: Watching,
+    watch: StepWatch,
 ) -> Iterator[Out]:
     read, outbox = reading.ranges(payload["ranges"]), Outbox(Spool(spec.checkpoint), encoders, spec.inline_bytes)
-    kept = manifest.oldest(payload["ranges"])
+    kept = manifest.oldest_needed(payload["ranges"])
     later = LaterSlices(payload["slices"], reading) if "slices" in payload else None
     try:
         giving = _giving(spec, outbox, read, payload["admitted_us"])
-        with watching.over(kernel, _rows(read)):
+        with watch.stepping(kernel, _rows(read)):
             result = (
                 kernel.step(_inputs(read), giving) if later is None else kernel.step(_inputs(read), giving, later.moves)
             )
@@ -150,16 +152,16 @@ def _step(
         outbox.abandon()
         raise
     burn(spec, result.counts)
-    manifest.applied(
+    manifest.add_step(
         seq,
         [_with_checksum(piece, rows) for piece, rows in read],
         _rows(read),
         None if later is None else later.reference,
     )
-    shed, gone = let_go(spec, task, read, payload["shed"], reading)
+    shed, gone = removed_tuples(spec, task, read, payload["shed"], reading)
     dropped = payload["dropped"]
     for stream, table in gone.items():
-        outbox.give(sink_of_shed(stream), table)
+        outbox.give(shed_output_name(stream), table)
     for query, kind, carried, named in outbox.rows():
         yield task, seq, query, kind, carried, named
     note = {
@@ -175,7 +177,7 @@ def _step(
         "done_us": time.time_ns() // 1000,
         "arrivals": _arrivals(read, payload["admitted_us"]),
         "kept": kept,
-        "state": watching.state(result.finished),
+        "state": watch.state(result.finished),
         "later": {} if later is None else later.note(spec.slices[task].queries[1:]),
     }
     yield task, seq, None, "step", None, json.dumps(note)
@@ -200,7 +202,7 @@ def _giving(spec: RunSpec, outbox: Outbox, read: list[tuple[Range, Rows]], admit
     sent = {query.name for query in spec.app.queries if query.sent}
     if not sent:
         return outbox.give
-    arrived = Arrived(read, admitted_us)
+    arrived = ArrivalStamper(read, admitted_us)
     return lambda query, table: outbox.give(query, arrived.stamped(table) if query in sent else table)
 
 

@@ -65,12 +65,12 @@ class Manifest:
         }
         return self.seq, json.dumps(body), self.snapshot
 
-    def applied(self, seq: int, ranges: Ranges, rows: int, slices: Ranges | None = None) -> None:
+    def add_step(self, seq: int, ranges: Ranges, rows: int, slices: Ranges | None = None) -> None:
         self.seq = seq
         self.references.append((seq, ranges) if slices is None else (seq, ranges, slices))
         self.weight += rows + STEP_WEIGHT
 
-    def oldest(self, ranges: Ranges) -> dict[str, int]:
+    def oldest_needed(self, ranges: Ranges) -> dict[str, int]:
         """Of each stream that is read by number: the first tuple that a replay of the next step, with these ranges,
         would ask for."""
         found: dict[str, int] = {}

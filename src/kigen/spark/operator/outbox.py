@@ -42,26 +42,26 @@ class Outbox:
 
     def __init__(self, spool: Spool, encoders: Encoders | None, inline_bytes: int) -> None:
         self._spool, self._encoders, self._inline_bytes = spool, encoders, inline_bytes
-        self._parcels: dict[str, _Parcel] = {}
+        self._results: dict[str, _QueryResults] = {}
 
     def give(self, query: str, table: pa.Table) -> None:
-        if query not in self._parcels:
+        if query not in self._results:
             untold: dict[str, Encoder | None] = {"": None}
             outputs = untold if self._encoders is None else self._encoders.get(query, {})
-            self._parcels[query] = _Parcel(self._spool, outputs, self._inline_bytes)
-        self._parcels[query].add(table)
+            self._results[query] = _QueryResults(self._spool, outputs, self._inline_bytes)
+        self._results[query].add(table)
 
     def rows(self) -> Iterator[Given]:
         """Everything is in: wait until all files are finished."""
-        for query, parcel in self._parcels.items():
-            yield query, *parcel.close()
+        for query, results in self._results.items():
+            yield query, *results.close()
 
     def abandon(self) -> None:
-        for parcel in self._parcels.values():
-            parcel.abandon()
+        for results in self._results.values():
+            results.abandon()
 
 
-class _Parcel:
+class _QueryResults:
     """One query's results of one step."""
 
     def __init__(self, spool: Spool, outputs: dict[str, Encoder | None], inline_bytes: int) -> None:
@@ -91,13 +91,13 @@ class _Parcel:
 
     def close(self) -> tuple[str, bytes | None, str | None]:
         if self._bytes <= self._inline_bytes or (self._as_block and not self._files):
-            return "lines", *self._spool.give(pa.concat_tables(self._tables))
+            return "lines", *self._spool.pack(pa.concat_tables(self._tables))
         if self._pool is not None:
             self._work.append(self._pool.submit(self._finish))
             self._pool.shutdown()
             for work in self._work:
                 work.result()
-        block = self._spool.put(pa.concat_tables(self._tables)) if self._as_block else None
+        block = self._spool.write(pa.concat_tables(self._tables)) if self._as_block else None
         return "files", None, json.dumps({"rows": self._rows, "files": self._files, "block": block})
 
     def abandon(self) -> None:

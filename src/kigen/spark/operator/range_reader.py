@@ -26,12 +26,12 @@ _SHEDDING: dict[tuple[str, str], Shedding] = {}
 _READ: OrderedDict[tuple[str, str], Rows] = OrderedDict()  # (run, range as JSON)
 
 
-def forget_read() -> None:
+def clear_read_ranges() -> None:
     """Memory is short: whoever needs a range again reads it again."""
     _READ.clear()
 
 
-class Reading:
+class RangeReader:
     def __init__(self, spec: RunSpec, started_us: int) -> None:
         self._spec, self._started_us = spec, started_us
         for stale in [key for key in _SOURCES if key[0] != spec.run_id]:

@@ -21,7 +21,7 @@ SCHEMA = "task string, seq long, query string, kind string, payload binary, note
 COLUMNS = ["task", "seq", "query", "kind", "payload", "note"]
 INLINE_BYTES = 256 << 10
 
-Carried = tuple[bytes | None, str | None]  # payload and note of a row: the block, or the name of its file
+PackedBlock = tuple[bytes | None, str | None]  # payload and note of a row: the block, or the name of its file
 
 
 class Spool:
@@ -30,15 +30,15 @@ class Spool:
     def __init__(self, checkpoint: str) -> None:
         self._directory = Path(checkpoint) / "spool"
 
-    def give(self, table: pa.Table) -> Carried:
+    def pack(self, table: pa.Table) -> PackedBlock:
         if table.nbytes <= INLINE_BYTES:
             out = pa.BufferOutputStream()
             with pa.ipc.new_stream(out, table.schema) as writer:
                 writer.write_table(table)
             return out.getvalue().to_pybytes(), None
-        return None, self.put(table)
+        return None, self.write(table)
 
-    def put(self, table: pa.Table) -> str:
+    def write(self, table: pa.Table) -> str:
         """The block as a file; its name."""
         name = self.new_name()
         with pa.OSFile(str(self.path(name)), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
@@ -52,7 +52,7 @@ class Spool:
         self._directory.mkdir(parents=True, exist_ok=True)
         return self._directory / name
 
-    def take(self, payload: bytes | None, note: str | None) -> pa.Table:
+    def unpack(self, payload: bytes | None, note: str | None) -> pa.Table:
         if payload is not None:
             return pa.ipc.open_stream(payload).read_all()
         assert note is not None

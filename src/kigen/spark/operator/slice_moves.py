@@ -14,7 +14,7 @@ from kigen.connectors.source_base import Times
 from kigen.lifetimes.blocks import BEFORE_TIME
 from kigen.lifetimes.joins.sliced_runtime import Move
 from kigen.spark.operator.arrival_times import slotted
-from kigen.spark.operator.range_reader import Reading
+from kigen.spark.operator.range_reader import RangeReader
 
 Slice = dict[str, Any]  # as in the offset: ranges, shed, dropped, absent, until_us
 
@@ -32,7 +32,7 @@ def moves_of(slices: Sequence[Slice], tuples: Iterable[int] | None = None) -> li
 
 
 class LaterSlices:
-    def __init__(self, slices: list[Slice], reading: Reading) -> None:
+    def __init__(self, slices: list[Slice], reading: RangeReader) -> None:
         self._slices = slices
         self._times: list[list[Times]] = [[_times(reading, piece) for piece in mine["ranges"]] for mine in slices]
 
@@ -57,5 +57,5 @@ class LaterSlices:
         return found
 
 
-def _times(reading: Reading, piece: dict[str, Any]) -> Times:
+def _times(reading: RangeReader, piece: dict[str, Any]) -> Times:
     return reading.arrivals_us(piece["stream"], int(piece["start"]["index"]), int(piece["end"]["index"]))

@@ -1,7 +1,6 @@
-"""The process from which Spark forks its Python workers: imports the operator once, so that a worker is ready when it
-is born.
+"""The process from which Spark forks its Python workers: it imports the operator once, so that workers start ready.
 
-It also says in Spark's log how each worker ended (kigen.spark.watch.worker_deaths reads it): Spark itself only sees
+It also writes to Spark's log how each worker ended (kigen.spark.watch.worker_deaths reads it). Spark itself only sees
 that a socket was closed.
 """
 
@@ -17,13 +16,13 @@ from pyspark import daemon
 
 from kigen.spark.operator import group_step
 from kigen.spark.watch.step_watch import WORKER
-from kigen.spark.watch.worker_deaths import ending
+from kigen.spark.watch.worker_deaths import exit_line
 
 __all__ = ["group_step"]
 
 
 class _Signals:
-    """Stands for `signal` in Spark's daemon, which would ignore the ends of its children."""
+    """Replaces the module `signal` in Spark's daemon, which would ignore how its children ended."""
 
     def signal(self, number: int, handler: Any) -> Any:
         ignored = number == signal.SIGCHLD and handler == signal.SIG_IGN
@@ -41,11 +40,11 @@ def _reap(*_: object) -> None:
             return
         if not pid:
             return
-        os.write(sys.stderr.fileno(), f"{ending(pid, os.waitstatus_to_exitcode(status))}\n".encode())
+        os.write(sys.stderr.fileno(), f"{exit_line(pid, os.waitstatus_to_exitcode(status))}\n".encode())
 
 
 if __name__ == "__main__":
     os.environ[WORKER] = "1"
     daemon.signal = _Signals()
-    gc.freeze()  # what is imported never dies: no worker's collector need look at it
+    gc.freeze()  # imported objects are never freed: the garbage collector of workers can skip them
     daemon.manager()

@@ -1,9 +1,9 @@
-"""The local file system class that forks no processes: compiled once a user and Spark, by the Janino compiler that
-Spark carries.
+"""Compiles Kigen's local file system class, which forks no processes, once per user and Spark version.
 
-Why: Hadoop's own class forks `chmod` twice for every file, about half of the fixed cost of a micro-batch
-(docs/decisions/003). No JDK is needed. It is a jar, since a JVM with a directory on its class path can keep no archive
-of classes (kigen.spark.session.spark_home). Cost: one start of a small JVM, about 2 s.
+Hadoop's own class forks `chmod` twice for every file. That is about half of the fixed cost of a micro-batch
+(docs/decisions/003). The Janino compiler comes with Spark, so no JDK is needed. The result is a jar, because a JVM with
+a directory on its class path cannot write a class archive (kigen.spark.session.spark_home). Cost: one start of a small
+JVM, about 2 s.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def sources() -> list[Path]:
 
 
 def compile_jar(java: Path, jar: Path) -> None:
-    """Raises whatever goes wrong: no Java, no place to write to."""
+    """Compiles the sources into a jar. Raises any error, such as a missing Java or a read-only directory."""
     with tempfile.TemporaryDirectory() as folder:
         _compile(java, sources(), Path(folder))
         with zipfile.ZipFile(jar, "w") as packed:

@@ -1,11 +1,10 @@
-"""The folder that Spark starts from when Kigen starts it, in the user's cache: Spark's own scripts and jars by links,
-our class beside.
+"""Creates the SPARK_HOME that Kigen uses, in the user's cache: links to Spark's scripts and jars, and Kigen's own jar.
 
-Why (docs/decisions/016): a third of a start was Python workers that import PySpark from a zip file, which holds no
-compiled code, and much of the rest a JVM that reads and verifies thousands of classes. This home has no zip, so workers
-import the installed PySpark; and an archive of classes that one run has left here (`kigen warm`) is mapped into memory
-by all later ones. Invariant: a home is used only when it is complete. A Spark without it is slower, and otherwise the
-same.
+It makes starts faster (docs/decisions/016). With Spark's own home, a third of a start goes to Python workers that
+import PySpark from a zip file without compiled code. Much of the rest goes to a JVM that reads and verifies thousands
+of classes. This home has no zip file, so workers import the installed PySpark. It also keeps a class archive, which
+`kigen warm` writes and all later starts map into memory. Invariant: a home is used only when it is complete. Spark
+without it is slower, but otherwise the same.
 """
 
 from __future__ import annotations
@@ -25,7 +24,9 @@ _LINKED = ("bin", "jars", "conf")
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class SparkHome:
+    """A directory that Spark can start from."""
+
     folder: Path
 
     @property
@@ -38,40 +39,42 @@ class Home:
 
     @property
     def archive(self) -> Path:
-        """The classes of a JVM, for that very JVM and these very jars: others would not fit, and be refused. It may not
-        be there."""
+        """Returns the path of the class archive, which may not exist.
+
+        An archive fits only the JVM and the jars that it was made with, so the name depends on both.
+        """
         java = java_path()
         made = [path.stat().st_mtime_ns if path.exists() else 0 for path in (java, self.folder / "jars")]
         identity = f"{java}:{made}"
         return self.folder / f"classes-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jsa"
 
 
-def spark_home() -> Home | None:
-    """The home for the PySpark that is installed, made if it is not there (2 s); None if it cannot be made here."""
+def spark_home() -> SparkHome | None:
+    """Returns the home for the installed PySpark. Creates it if needed (2 s). Returns None if that is not possible."""
     installed = Path(pyspark.__file__).resolve().parent
     content = b"".join(source.read_bytes() for source in sources()) + f"{installed}:{pyspark.__version__}".encode()
-    home = Home(_cache_directory() / f"spark-{hashlib.sha256(content).hexdigest()[:16]}")
+    home = SparkHome(_cache_directory() / f"spark-{hashlib.sha256(content).hexdigest()[:16]}")
     if home.complete:
         return home
     try:
-        shutil.rmtree(home.folder, ignore_errors=True)  # something was removed from it
+        shutil.rmtree(home.folder, ignore_errors=True)  # it is incomplete
         home.folder.parent.mkdir(parents=True, exist_ok=True)
-        _drop_orphans(home.folder.parent)
+        _remove_orphans(home.folder.parent)
         scratch = Path(tempfile.mkdtemp(dir=home.folder.parent))
         try:
             for name in _LINKED:
-                (scratch / name).symlink_to(installed / name)  # conf may come later
-            compile_jar(java_path(), Home(scratch).jar)
+                (scratch / name).symlink_to(installed / name)  # conf may not exist yet
+            compile_jar(java_path(), SparkHome(scratch).jar)
             scratch.rename(home.folder)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-    except Exception:  # any failure (no java, a read-only home, a lost race) costs speed only, never the run
+    except Exception:  # a failure (no Java, a read-only cache, a lost race) costs only speed
         return home if home.complete else None
     return home
 
 
 def java_path() -> Path:
-    """The `java` that Spark's scripts will take."""
+    """Returns the `java` that Spark's scripts use."""
     if os.environ.get("JAVA_HOME"):
         return Path(os.environ["JAVA_HOME"], "bin", "java").resolve()
     return Path(shutil.which("java") or "java").resolve()
@@ -82,8 +85,8 @@ def _cache_directory() -> Path:
     return Path(root) / "kigen"
 
 
-def _drop_orphans(cache: Path) -> None:
-    """Homes whose PySpark is gone: their archives are large."""
+def _remove_orphans(cache: Path) -> None:
+    """Removes homes whose PySpark was uninstalled: their archives are large."""
     for folder in cache.glob("spark-*"):
         if not (folder / "jars").exists():
             shutil.rmtree(folder, ignore_errors=True)

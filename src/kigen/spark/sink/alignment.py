@@ -1,19 +1,18 @@
-"""What a start finds of Spark's logs and the sink log, held against each other: what a power cut tore is dropped, or
-the run is refused.
+"""Compares Spark's logs with the sink log at the start of a run, removes what a power cut tore, or refuses the run.
 
-A batch n goes through four steps: Spark writes offset n; its tasks write state n + 1; the sink writes outputs and then
-record n; Spark writes commit n. So a kill leaves offset n or n + 1 as the last beside record n. A power cut without
-syncs may lose or empty any of these.
+Batch n takes four steps. Spark writes offset n, its tasks write state n + 1, the sink writes the outputs and then
+record n, and Spark writes commit n. So after a kill the last offset is n or n + 1 if the last record is n. A power cut
+without syncs may lose or empty any of these files:
 
-    an offset > record + 1, or a commit > record        later batches have no lines: Spark's word for them is dropped,
-    they are made again
-    offset record + 1 is torn                           nobody acted on it: dropped, and the batch is made anew
-    offset of the record is torn or missing             outputs are cut back to an older record, if there is one and all
-    of them can be cut
-    otherwise                                           DamagedFile, with what to do
+| what is found | what is done |
+|---|---|
+| an offset > record + 1, or a commit > record | these batches have no lines yet: files removed, batches repeated |
+| offset record + 1 is torn | nothing acted on it: file removed, batch planned anew |
+| the offset of the record is torn or missing | outputs cut back to an older record, if there is one and all can be cut
+| | anything else | DamagedFile, which says what to do |
 
-Invariant: after `align`, the last offset is that of the last record or the one after it, and no commit is later than
-the last record. Cost: a look at four directories, once a start.
+Invariant: after `align`, the last offset is that of the last record or the next one, and no commit is later than the
+last record. Cost: a listing of four directories, once per start.
 """
 
 from __future__ import annotations
@@ -30,40 +29,45 @@ _ANEW = "Restore the checkpoint from a copy, or start from the beginning with a 
 
 
 @dataclass(frozen=True)
-class Found:
-    """Batches, by number. A file that is empty or torn is in `torn`, and not in the others."""
+class LogFiles:
+    """The files that exist, as batch numbers. A file that is empty or torn is only in the sets of torn files."""
 
     offsets: frozenset[int]
     commits: frozenset[int]
-    records: frozenset[int]  # of the sink log; a torn one is refused before this
+    records: frozenset[int]  # of the sink log, which refuses torn records itself
     torn_offsets: frozenset[int] = frozenset()
     torn_commits: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
-class Dropped:
+class FilesToRemove:
+    """Files to remove, as batch numbers."""
+
     offsets: list[int] = field(default_factory=list)
     commits: list[int] = field(default_factory=list)
     records: list[int] = field(default_factory=list)
 
 
 class Unaligned(ValueError):
-    """Why there is no way to go on."""
+    """The run cannot continue from these logs. The message says why."""
 
 
-def decide(found: Found, can_cut_back: bool) -> Dropped:
-    """Pure. What to drop; raises Unaligned. `can_cut_back`: every output can be cut to an older record."""
+def decide(found: LogFiles, can_cut_back: bool) -> FilesToRemove:
+    """Decides which files to remove. Does no I/O. Raises Unaligned.
+
+    `can_cut_back`: every output can be cut back to an older record.
+    """
     newest = max(found.records, default=-1)
-    possible = sorted((r for r in found.records if _can_go_on(r, found.offsets)), reverse=True)
+    possible = sorted((r for r in found.records if _can_continue(r, found.offsets)), reverse=True)
     if not found.records or min(found.records) == 0:
-        possible.append(-1)  # nothing is older: the run begins again
-    what = f"the sink log reaches batch {newest}, and of Spark's offsets {_named(found.offsets)} can be read"
+        possible.append(-1)  # no record is older: the run begins again
+    what = f"the sink log reaches batch {newest}, and {_readable(found.offsets)} of Spark's offset log can be read"
     if not possible:
-        raise Unaligned(f"{what}; the records of the sink log that are left fit none of them")
+        raise Unaligned(f"{what}; no record of the sink log fits them")
     record = possible[0]
     if record != newest and not can_cut_back:
-        raise Unaligned(f"{what}; rows of later batches went to other nodes, which cannot be taken back")
-    return Dropped(
+        raise Unaligned(f"{what}; rows of later batches were sent to other nodes and cannot be taken back")
+    return FilesToRemove(
         sorted(
             n for n in found.offsets | found.torn_offsets if n > record + 1 or (n > record and n in found.torn_offsets)
         ),
@@ -72,30 +76,28 @@ def decide(found: Found, can_cut_back: bool) -> Dropped:
     )
 
 
-def _can_go_on(record: int, offsets: frozenset[int]) -> bool:
-    """Spark reads its last offset and the one before it: those of this batch and a neighbour, or the very first."""
+def _can_continue(record: int, offsets: frozenset[int]) -> bool:
+    """Checks that Spark can start at this record: it reads its last offset and the one before, if there is one."""
     return record in offsets and (record == 0 or record - 1 in offsets or record + 1 in offsets)
 
 
-def _named(batches: frozenset[int]) -> str:
-    return f"those of batches {min(batches)} to {max(batches)}" if batches else "none"
+def _readable(batches: frozenset[int]) -> str:
+    return f"batches {min(batches)} to {max(batches)}" if batches else "nothing"
 
 
-def align(checkpoint: Path, can_cut_back: bool) -> Dropped:
-    """Before Spark and the outputs are opened. Raises DamagedFile."""
+def align(checkpoint: Path, can_cut_back: bool) -> FilesToRemove:
+    """Aligns the logs of a checkpoint, before Spark and the outputs are opened. Raises DamagedFile."""
     spark, sink = checkpoint / FOLDER, checkpoint / "sink"
     if not spark.is_dir():
-        return (
-            Dropped()
-        )  # nothing to hold the sink log against: should there be a record, Spark's first batch will not fit it
+        return FilesToRemove()  # nothing to compare: if there is a record, Spark's first batch will not match it
     offsets, torn_offsets = _numbered(spark / OFFSETS)
     commits, torn_commits = _numbered(spark / COMMITS)
     records = frozenset(int(path.stem) for path in sink.glob("[0-9]*.json"))
     try:
-        dropped = decide(Found(offsets, commits, records, torn_offsets, torn_commits), can_cut_back)
+        dropped = decide(LogFiles(offsets, commits, records, torn_offsets, torn_commits), can_cut_back)
     except Unaligned as error:
         raise DamagedFile(
-            str(spark / OFFSETS), f"{error}. A power cut does this under durability = process", _ANEW
+            str(spark / OFFSETS), f"{error}. A power cut under durability = process can cause this", _ANEW
         ) from error
     for folder, names in (
         (spark / OFFSETS, [str(n) for n in dropped.offsets]),
@@ -109,15 +111,17 @@ def align(checkpoint: Path, can_cut_back: bool) -> Dropped:
             sync_directory(folder)
     metadata = spark / "metadata"
     if metadata.exists() and not _is_json_lines(metadata):
-        remove(metadata)  # the query's id, which nothing else names: Spark makes a new one
+        remove(metadata)  # holds only the id of the query: Spark makes a new one
     if records:
-        _drop_late_snapshots(spark / STATE, (sink / f"{max(records)}.json"))
+        _remove_late_snapshots(spark / STATE, (sink / f"{max(records)}.json"))
     return dropped
 
 
-def _drop_late_snapshots(state: Path, record: Path) -> None:
-    """Spark snapshots its state beside the batches, so such a file may be younger than the last sync. The deltas give
-    the same."""
+def _remove_late_snapshots(state: Path, record: Path) -> None:
+    """Removes state snapshots that are newer than the last sync, if deltas give the same state.
+
+    Spark writes snapshots in the background, between batches.
+    """
     if not record.exists():
         return
     synced_ns = record.stat().st_mtime_ns
@@ -133,7 +137,7 @@ def _drop_late_snapshots(state: Path, record: Path) -> None:
 
 
 def _numbered(folder: Path) -> tuple[frozenset[int], frozenset[int]]:
-    """The batches of a log of Spark, whole and torn."""
+    """Returns the batches in one of Spark's logs: those with a whole file and those with a torn file."""
     whole: set[int] = set()
     torn: set[int] = set()
     for name in os.listdir(folder) if folder.is_dir() else ():
@@ -143,8 +147,10 @@ def _numbered(folder: Path) -> tuple[frozenset[int], frozenset[int]]:
 
 
 def _is_json_lines(path: Path) -> bool:
-    """Whether a file of Spark's logs is whole: a line with its version, then lines of JSON; the metadata has only
-    JSON."""
+    """Checks whether a file of Spark's logs is whole: a line with the version, then lines of JSON.
+
+    The metadata file has no version line.
+    """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         body = lines[1:] if lines and lines[0].startswith("v") else lines

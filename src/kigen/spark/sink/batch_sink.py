@@ -1,10 +1,9 @@
-"""The sink: takes each batch's blocks in the command's own process, writes them to their outputs, and records it in the
-sink log.
+"""Writes the blocks of each batch to their outputs, in the command's process, and records the batch in the sink log.
 
 Invariant: an output holds exactly the batches that the sink log records, in order (kigen.spark.sink.sink_log). The
-record's rename is the commit: latencies end there. A batch with the number of a record is skipped only if it ends where
-the record says. Called by Spark on a thread of its own, which may wait for a full queue as long as it lasts. So the
-command shares with it `lock` only, which is held for moments, and `interrupt` ends the waiting.
+rename of the record is the commit, and latencies end there. A replayed batch is not written again
+(kigen.spark.sink.replay_check). Spark calls the sink on its own thread, which may wait for a full queue indefinitely.
+Therefore the command shares only `lock` with it, which is held briefly, and `interrupt` ends the wait.
 """
 
 from __future__ import annotations
@@ -21,27 +20,29 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from kigen.connectors import InputError, Sink
-from kigen.durable import DamagedFile, remove
+from kigen.connectors import Sink
 from kigen.spark.links.link_sink import LinkSink
 from kigen.spark.operator import error_codec
 from kigen.spark.operator.outbox import Encoders
 from kigen.spark.operator.result_rows import Spool
 from kigen.spark.scratch import Committed, Scratch
-from kigen.spark.session.start import RETAINED_BATCHES, quiet
+from kigen.spark.session.start import quiet
+from kigen.spark.sink import snapshot_files
 from kigen.spark.sink.alignment import align
 from kigen.spark.sink.metrics import Metrics
-from kigen.spark.sink.sink_log import Record, SinkLog, Snapshots
+from kigen.spark.sink.replay_check import StepNotes, checksums_of, ends_of, is_new_batch
+from kigen.spark.sink.sink_log import SinkLog, SinkRecord, Snapshots
 from kigen.spark.sink.spark_files import SparkFiles
 from kigen.spark.spec import RunSpec
 
-Outputs = dict[str, list[tuple[str, Sink]]]  # query -> (the output's name in the log, where it goes)
-_DURABLE_AT_ONCE = 8  # outputs
+Outputs = dict[str, list[tuple[str, Sink]]]  # query -> (name of the output in the sink log, its sink)
+_DURABLE_AT_ONCE = 8  # outputs that are made durable in parallel
 _CLOSED = "the run has been stopped"
-_OLD_FILE = "Put the old file back, or start from the beginning with a new --checkpoint directory"
 
 
 class BatchSink:
+    """Receives every batch of a run from Spark (`foreachBatch`)."""
+
     def __init__(self, spec: RunSpec, outputs: Outputs) -> None:
         self._spec, self.outputs = spec, outputs
         align(
@@ -53,31 +54,31 @@ class BatchSink:
         self._spool = Spool(spec.checkpoint)
         self._events: dict[str, int | None] = {}
         self._closed = False
-        self.spark_syncs = False  # Spark makes its own files durable
+        self.spark_syncs = False  # whether Spark itself makes its files durable
         self._committed_us = 0
-        self.lock = threading.Lock()  # of `metrics` and `record`
-        self._writing = threading.Lock()  # held as long as a batch is written
+        self.lock = threading.Lock()  # guards `metrics` and `record`
+        self._writing = threading.Lock()  # held while a batch is written
         self._pool = ThreadPoolExecutor(_DURABLE_AT_ONCE, thread_name_prefix="kigen-sink")
         self.error: Exception | None = None
-        # Of each stream read by number: what a replay may still ask for, and how far it is worked off.
+        # Called with two offsets per stream that is read by offset: the first that a replay may need, the committed
+        # one.
         self.on_commit: Callable[[dict[str, int], dict[str, int]], None] | None = None
         self._kept: dict[str, dict[str, int]] = {}
-        self.commits: deque[tuple[float, int]] = deque(
-            maxlen=10_000
-        )  # monotonic time, tuples in so far: for measurements
+        # For measurements: monotonic time of the commit, tuples read so far.
+        self.commits: deque[tuple[float, int]] = deque(maxlen=10_000)
         last = self._log.last()
-        self.record = last or Record(-1, {}, Metrics.fresh(spec.app).to_json())
+        self.record = last or SinkRecord(-1, {}, Metrics.fresh(spec.app).to_json())
         self.metrics = Metrics.from_json(self.record.metrics)
         self._before_us, self._began = self.metrics.wall_us, time.monotonic()
 
     def open(self) -> None:
-        """Cut every output back to what the log records."""
+        """Opens every output and cuts it back to what the sink log records."""
         self._spool.clear()
         for name, sink in self._sinks():
-            sink.open(self.record.marks.get(name))
+            sink.open(self.record.sink_positions.get(name))
 
     def start_clock(self) -> None:
-        """Spark is up: the time of the run counts from here, after that of earlier runs on the checkpoint."""
+        """Starts to count the wall time of this run: Spark is up. Earlier runs on the checkpoint are added."""
         self._began = time.monotonic()
 
     @property
@@ -85,7 +86,7 @@ class BatchSink:
         return self._before_us + round((time.monotonic() - self._began) * 1e6)
 
     def interrupt(self) -> None:
-        """The run is to end: a batch that waits for room in a queue is given up, and made again by the next run."""
+        """Abandons a batch that waits for room in a queue. The next run repeats it."""
         self._closed = True
         for _, sink in self._sinks():
             sink.interrupt()
@@ -98,7 +99,7 @@ class BatchSink:
                 sink.close()
 
     def encoders(self) -> Encoders:
-        """What workers need to know of the outputs."""
+        """Returns what workers need to encode results for the outputs."""
         return {query: {name: sink.encoder() for name, sink in pairs} for query, pairs in self.outputs.items()}
 
     @property
@@ -123,19 +124,17 @@ class BatchSink:
             if row["kind"] == "error":
                 raise error_codec.from_text(row["note"])
         notes = [(row["task"], json.loads(row["note"])) for row in rows if row["kind"] == "step"]
-        named = _remember(
-            self.record.chunks, batch, {row["task"]: row["note"] for row in rows if row["kind"] == "chunk"}
-        )
-        if self._is_new(batch, notes):
+        chunks = {row["task"]: row["note"] for row in rows if row["kind"] == "chunk"}
+        named = snapshot_files.with_batch(self.record.chunks, batch, chunks)
+        if is_new_batch(self.record, batch, notes, self._spec.checkpoint):
             for row in rows:
                 if row["kind"] == "lines":
-                    self._lines(row["query"], self._spool.take(row["payload"], row["note"]))
+                    self._lines(row["query"], self._spool.unpack(row["payload"], row["note"]))
                 elif row["kind"] == "files":
                     self._files(row["query"], **json.loads(row["note"]))
             self._commit(batch, notes, named)
-        else:  # written before a restart: only the state had to be made again
-            if self._spec.syncs and not self.spark_syncs:
-                self._spark_files.sync(self._pool)
+        else:  # its results were written before a restart: only the state had to be rebuilt
+            self._sync_spark_files()
             with self.lock:
                 self.record.chunks = named
         self._spool.drop([name for row in rows for name in _spooled(row)])
@@ -143,46 +142,15 @@ class BatchSink:
         seq = max((row["seq"] for row in rows), default=-1)
         self.scratch.set_committed(Committed(seq, self._committed_us, self._events))
 
-    def _is_new(self, batch: int, notes: list[tuple[str, dict[str, Any]]]) -> bool:
-        """Whether the batch is not in the outputs yet. Raises DamagedFile if it is neither the next, nor the very one
-        that is recorded."""
-        record = self.record
-        if batch == record.batch + 1:
-            return True
-        ends = {task: note["positions"] for task, note in notes}
-        if batch == record.batch and (record.ends is None or _same(record.ends, ends)):
-            self._same_input(notes)
-            return False
-        where = f"{self._spec.checkpoint}/sink/{record.batch}.json"
-        recorded = f"it says that batch {record.batch} ended at {json.dumps(record.ends or record.positions)}"
-        found = (
-            f"{recorded}, Spark's batch {batch} ends at {json.dumps(ends)}: the two logs are not of one run, or "
-            "one lost its end"
-        )
-        raise DamagedFile(
-            where,
-            found,
-            "Restore the checkpoint from a copy, or start from the beginning with a new --checkpoint directory",
-        )
-
-    def _same_input(self, notes: list[tuple[str, dict[str, Any]]]) -> None:
-        """The rows of a recorded batch are in the outputs: state must be made of the same ones. Raises InputError."""
-        for stream, found in _checksums(notes).items():
-            for recorded, read in zip(self.record.checksums.get(stream, []), found, strict=False):
-                if recorded != read:
-                    file, place = recorded[:2]
-                    changed = f"has changed since batch {self.record.batch} read {place} of stream '{stream}'"
-                    raise InputError(f"{changed}, whose results are written. {_OLD_FILE}", file)
-
     def _lines(self, query: str, table: pa.Table) -> None:
         self._count_out(query, table.num_rows)
         for _, sink in self.outputs.get(query, ()):
             sink.write(table)
 
     def _files(self, query: str, rows: int, files: dict[str, str], block: str | None) -> None:
-        """A large result: each output takes its own file over; those that take none are given the block."""
+        """Writes a large result: each output adopts its own file. Outputs that take no files get the block."""
         self._count_out(query, rows)
-        table = None if block is None else self._spool.take(None, block)
+        table = None if block is None else self._spool.unpack(None, block)
         for name, sink in self.outputs.get(query, ()):
             if name in files:
                 sink.adopt(str(self._spool.path(files[name])))
@@ -195,26 +163,26 @@ class BatchSink:
             if query in self.metrics.queries:
                 self.metrics.queries[query].out += rows
 
-    def _commit(self, batch: int, notes: list[tuple[str, dict[str, Any]]], named: Snapshots) -> None:
-        if (
-            self._spec.syncs and not self.spark_syncs
-        ):  # before a queue shows rows to others: a batch whose offset is lost would be another one when made again
-            self._spark_files.sync(self._pool)
-        marks = self._marks()
+    def _commit(self, batch: int, notes: StepNotes, named: Snapshots) -> None:
+        # Before a queue shows rows to other nodes: a batch whose offset is lost would have other rows when repeated.
+        self._sync_spark_files()
+        reached = self._sync_outputs()
         with self.lock:
-            record = self._next_record(batch, notes, named, marks)
+            record = self._next_record(batch, notes, named, reached)
         self._log.append(record, self._spec.syncs)
         with self.lock:
             self.record = record
         self.commits.append((time.monotonic(), max((m.arrived for m in self.metrics.queries.values()), default=0)))
-        self._collect(named)
+        snapshot_files.remove_unneeded(self._spec.checkpoint, named)
         self._kept |= {task: note["kept"] for task, note in notes if note["kept"]}
         if self.on_commit is not None:
-            self.on_commit(self._oldest(), {s: int(at["index"]) for s, at in record.positions.items() if "index" in at})
+            self.on_commit(
+                self._oldest_needed(), {s: int(at["index"]) for s, at in record.positions.items() if "index" in at}
+            )
 
     def _next_record(
-        self, batch: int, notes: list[tuple[str, dict[str, Any]]], named: Snapshots, marks: dict[str, Any]
-    ) -> Record:
+        self, batch: int, notes: StepNotes, named: Snapshots, sink_positions: dict[str, Any]
+    ) -> SinkRecord:
         app, record = self._spec.app, self.record
         finished, positions, skipped = set(record.finished), dict(record.positions), dict(record.skipped)
         for task, note in notes:
@@ -223,7 +191,7 @@ class BatchSink:
             finished |= {task} if note["finished"] else set()
             for stream, (_, errors) in note["skipped"].items():
                 skipped[stream] = (skipped.get(stream, []) + errors)[:5]
-        # Latencies end with the record that carries them: its own writing, some milliseconds, is not in them.
+        # Latencies end with the record that carries them. They exclude the few milliseconds that writing it takes.
         now_us = self._committed_us = time.time_ns() // 1000
         for _, note in notes:
             self.metrics.committed(app, note, now_us)
@@ -231,14 +199,20 @@ class BatchSink:
         self.metrics.wall_us = self.wall_us
         if notes:
             self.metrics.batch.add(now_us - min(note["admitted_us"] for _, note in notes))
-        ends = {task: note["positions"] for task, note in notes}
-        return Record(
-            batch, marks, self.metrics.to_json(), sorted(finished), positions, named, skipped, ends, _checksums(notes)
+        return SinkRecord(
+            batch,
+            sink_positions,
+            self.metrics.to_json(),
+            sorted(finished),
+            positions,
+            named,
+            skipped,
+            ends_of(notes),
+            checksums_of(notes),
         )
 
-    def _oldest(self) -> dict[str, int]:
-        """Of streams that all their tasks have read of since the start: what no replay of any of them goes back
-        behind."""
+    def _oldest_needed(self) -> dict[str, int]:
+        """Returns, per stream, the offset before which no replay reads. Leaves out streams that a task has not read."""
         readers: dict[str, list[str]] = {}
         for task in self._spec.tasks:
             for stream in task.streams:
@@ -246,53 +220,22 @@ class BatchSink:
         known = {s: tasks for s, tasks in readers.items() if all(s in self._kept.get(t, {}) for t in tasks)}
         return {s: min(self._kept[t][s] for t in tasks) for s, tasks in known.items()}
 
-    def _marks(self) -> dict[str, Any]:
-        """Make every output durable, several at once: most of the time goes to waiting for the disk."""
+    def _sync_spark_files(self) -> None:
+        if self._spec.syncs and not self.spark_syncs:
+            self._spark_files.sync(self._pool)
+
+    def _sync_outputs(self) -> dict[str, Any]:
+        """Makes every output durable, in parallel since disks are slow, and returns the sink positions."""
         names = [name for name, _ in self._sinks()]
         return dict(zip(names, self._pool.map(lambda pair: pair[1].commit(), self._sinks()), strict=True))
-
-    def _collect(self, named: Snapshots) -> None:
-        """Delete snapshots that no retained state names. No worker is writing one: all rows of the batch are here."""
-        needed = {name for versions in named.values() for _, name in versions}
-        directory = Path(self._spec.checkpoint) / "chunks"
-        if directory.is_dir():
-            for path in directory.iterdir():
-                if path.name not in needed:
-                    remove(path)
 
     def _sinks(self) -> list[tuple[str, Sink]]:
         return [pair for pairs in self.outputs.values() for pair in pairs]
 
 
-def _checksums(notes: list[tuple[str, dict[str, Any]]]) -> dict[str, list[Any]]:
-    """Tasks that read the same stream read the same ranges of a file."""
-    found: dict[str, list[Any]] = {}
-    for _, note in notes:
-        found |= json.loads(json.dumps(note.get("checksums", {})))
-    return found
-
-
-def _same(recorded: dict[str, dict[str, Any]], found: dict[str, dict[str, Any]]) -> bool:
-    """As JSON gives them back."""
-    return bool(json.loads(json.dumps(recorded)) == json.loads(json.dumps(found)))
-
-
 def _spooled(row: dict[str, Any]) -> list[str]:
-    """The files of the spool that a row names."""
+    """Returns the names of the spool files that a row refers to."""
     if row["kind"] == "files":
         note = json.loads(row["note"])
         return [name for name in (*note["files"].values(), note["block"]) if name is not None]
     return [row["note"]] if row["kind"] == "lines" and row["note"] is not None else []
-
-
-def _remember(before: Snapshots, batch: int, chunks: dict[str, str | None]) -> Snapshots:
-    """Which snapshot each task's state names since which batch: those in force in the last RETAINED_BATCHES batches."""
-    named = {task: [(b, name) for b, name in versions] for task, versions in before.items()}
-    for task, name in chunks.items():
-        versions = named.setdefault(task, [])
-        if not versions or versions[-1][1] != name:
-            versions.append((batch, name))
-    for versions in named.values():
-        while len(versions) > 1 and versions[1][0] <= batch - RETAINED_BATCHES:
-            versions.pop(0)
-    return named

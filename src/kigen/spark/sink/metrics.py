@@ -1,7 +1,7 @@
-"""What a run counts: tuples in and lines out of each query, deadlines missed, latencies, the length of batches.
+"""Counts what a run does: tuples in and lines out per query, missed deadlines, latencies, duration of batches.
 
-Invariant: JSON in and out, so that the sink log carries it over a restart; latencies are histograms with buckets 2 %
-wide. Cost: a few numpy operations a query and batch.
+Invariant: all of it converts to JSON and back, so that the sink log carries it over a restart. Latencies are histograms
+with buckets 2 % wide. Cost: a few numpy operations per query and batch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _GROWTH = math.log(1.02)
 
 @dataclass
 class Histogram:
-    """Of durations in microseconds."""
+    """Histogram of durations in microseconds."""
 
     counts: Counter[int] = field(default_factory=Counter)
 
@@ -53,20 +53,21 @@ class Histogram:
 
 @dataclass
 class QueryMetrics:
+    """Counters of one query. The names of the fields are keys in the sink log."""
+
     arrived: int = 0
     out: int = 0
     missed: int = 0
     late: int = 0
     skipped: int = 0
-    shed: int = 0  # let go under FIRM or SHED: counted as arrived, and as missed in the SDMR
-    dropped: int = 0  # had no room in the stream's BUFFER: counted likewise
-    waiting_us: int = 0  # of the tuples that missed their deadline: until a batch took them,
-    running_us: int = 0  # until their results were there,
-    committing_us: int = 0  # and until those were durable
+    shed: int = 0  # removed under FIRM or SHED: counted as arrived, and as missed in the SDMR
+    dropped: int = 0  # had no room in the stream's BUFFER: counted in the same way
+    # Total time of the tuples that missed their deadline:
+    waiting_us: int = 0  # until a batch admitted them,
+    running_us: int = 0  # from then until their results were computed,
+    committing_us: int = 0  # and from then until the results were durable
     latency: Histogram = field(default_factory=Histogram)
-    state: dict[str, Any] = field(
-        default_factory=lambda: state_of((), 0)
-    )  # what its operators hold, when that was last counted
+    state: dict[str, Any] = field(default_factory=lambda: state_of((), 0))  # what its operators held at the last count
 
     def report(self, deadline_us: int | None) -> dict[str, Any]:
         return {
@@ -85,12 +86,12 @@ class QueryMetrics:
         }
 
     def _mean_ms(self, part: str) -> float | None:
-        """Where the time of a tuple went that missed its deadline."""
+        """Returns how long a tuple that missed its deadline spent in this part on average."""
         return round(getattr(self, f"{part}_us") / self.missed / 1000, 3) if self.missed else None
 
 
 def state_of(held: Iterable[Holding], peak: int) -> dict[str, Any]:
-    """What a query's operators hold: those it shares with other queries count for each of them."""
+    """Sums up what a query's operators hold. An operator that queries share counts for each of them."""
     held = list(held)
     total = sum(one.bytes for one in held)
     windows = [
@@ -113,17 +114,19 @@ def _sizes(part: Part) -> dict[str, Any]:
 
 @dataclass
 class Metrics:
+    """Counters of a run."""
+
     queries: dict[str, QueryMetrics]
     batches: int = 0
     batch: Histogram = field(default_factory=Histogram)
-    wall_us: int = 0  # of earlier runs on the checkpoint
+    wall_us: int = 0  # including earlier runs on the checkpoint
 
     @staticmethod
     def fresh(app: App) -> Metrics:
         return Metrics({query.name: QueryMetrics() for query in app.queries})
 
     def step(self, app: App, note: dict[str, Any]) -> None:
-        """What the operator says about one task's step."""
+        """Adds the counts of one task's step (kigen.spark.operator.step_note)."""
         for query in app.queries:
             mine, counts = self.queries[query.name], note["counts"].get(query.name)
             if counts is None:
@@ -141,11 +144,11 @@ class Metrics:
             mine.skipped += sum(note["skipped"][s][0] for s in query.streams if s in note["skipped"])
 
     def committed(self, app: App, note: dict[str, Any], at_us: int) -> None:
-        """The step's results are durable since `at_us`: close the latencies of the tuples that arrived with it."""
+        """Adds the latencies of a step's tuples. Its results are durable since `at_us`."""
         for query in app.queries:
             if query.name not in note["counts"]:
                 continue
-            later = note.get("later", {}).get(query.name)  # of a slice after the first: what it ran on
+            later = note.get("later", {}).get(query.name)  # for a slice after the first: the tuples that it processed
             arrivals = (
                 [pair for s in query.streams for pair in note["arrivals"].get(s, ())]
                 if later is None

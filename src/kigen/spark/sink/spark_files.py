@@ -1,12 +1,13 @@
-"""Spark's own files below a checkpoint (offsets, commits, state), which Spark renames into place and never syncs.
+"""Syncs Spark's own files below a checkpoint (offsets, commits, state): Spark renames them into place but never syncs.
 
-In a Spark that Kigen started, our file system class syncs each before it is renamed
-(`kigen.spark.session.start.sync_files`). This is for a Spark that the user brought. Invariant: when `SparkFiles.sync`
-returns, all that Spark has written so far outlives a power cut. The sink calls it before rows of the batch leave, so
-whatever the sink log says can be gone on from: the offset of its batch, the state before and after it. What it cannot
-do: a batch that is made again after a restart replaces a synced state file by one that is not, until the next batch; a
-power cut in that moment may end in Spark's error about a state that cannot be loaded. Cost: a look at some small
-directories a batch, a sync for each new file (several at once) and one for each directory with a new name.
+In a Spark that Kigen started, Kigen's file system class syncs each file before it is renamed
+(`kigen.spark.session.start.sync_files`). This module is for a Spark that the user brought. Invariant: when
+`SparkFiles.sync` returns, all that Spark has written so far outlives a power cut. The sink calls it before rows of the
+batch leave. So a run can continue from whatever the sink log records: the offset of its batch and the state before and
+after it exist. One gap remains. A batch that is repeated after a restart replaces a synced state file by one that is
+not synced until the next batch. After a power cut at that moment, Spark may fail with an error about a state that
+cannot be loaded. Cost per batch: a listing of some small directories, one sync per new file (in parallel) and one per
+directory with a new name.
 """
 
 from __future__ import annotations
@@ -23,22 +24,24 @@ OFFSETS, COMMITS, STATE = "offsets", "commits", "state"
 
 
 class SparkFiles:
+    """Remembers which files are synced already."""
+
     def __init__(self, checkpoint: str) -> None:
         self._root = Path(checkpoint) / FOLDER
         self._synced: dict[str, set[str]] = {}  # directory -> names
 
     def sync(self, pool: Executor) -> None:
-        news = {folder: names - self._synced.get(folder, set()) for folder, names in self._all().items()}
-        files = [os.path.join(folder, name) for folder, names in news.items() for name in names]
+        unsynced = {folder: names - self._synced.get(folder, set()) for folder, names in self._all().items()}
+        files = [os.path.join(folder, name) for folder, names in unsynced.items() for name in names]
         _each(pool, _sync_if_there, [path for path in files if not os.path.isdir(path)])
-        _each(pool, sync_directory, [folder for folder, names in news.items() if names])
+        _each(pool, sync_directory, [folder for folder, names in unsynced.items() if names])
         for folder, names in self._all().items():
             known = self._synced.setdefault(folder, set())
-            known |= news.get(folder, set())
+            known |= unsynced.get(folder, set())
             known &= names
 
     def _all(self) -> dict[str, set[str]]:
-        """What there is, but for files that Spark is still writing."""
+        """Lists all files and directories except files that Spark is still writing."""
         found: dict[str, set[str]] = {}
         for folder, folders, files in os.walk(self._root):
             found[folder] = {
@@ -55,7 +58,7 @@ def _each(pool: Executor, do: Callable[[str], None], paths: Iterable[str]) -> No
 
 
 def _sync_if_there(path: str) -> None:
-    """Spark removes old files meanwhile."""
+    """Syncs a file unless Spark has removed it in the meantime."""
     try:
         sync_file(path)
     except FileNotFoundError:

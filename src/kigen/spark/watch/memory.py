@@ -1,7 +1,7 @@
-"""How much memory a run may use, and how much a process uses.
+"""Computes how much memory a run may use, and measures how much a process uses.
 
-What counts is the private memory of a process (resident and of no file): pages of files can be dropped by the system,
-these cannot. Cost: reading a process's memory takes some 20 microseconds.
+Only the private memory of a process counts: pages that are resident and belong to no file. The system can drop pages
+of files, but not these. Cost: about 20 microseconds to read the memory of one process.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-DEFAULT = "70%"
-LEAST = 100_000_000  # a Python worker with its libraries takes about this much before it holds a tuple
+LEAST_MEMORY = 100_000_000  # a Python worker with its libraries takes about this much before it holds a tuple
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-z]*|%)\s*", re.IGNORECASE)
 _DECIMAL = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -24,36 +23,36 @@ _BINARY = {
 
 
 class SizeError(ValueError):
-    """A size of memory that cannot be read or met."""
+    """A memory size that cannot be parsed, or that is too small."""
 
 
-class MemoryLimitReached(RuntimeError):
-    """The run would use more memory than it may: exit code 1."""
+class MemoryLimitReached(MemoryError):
+    """The run would use more memory than its limit allows. Ends the run with exit code 1."""
 
 
 def limit_bytes(given: str | int, machine: int | None = None) -> int:
-    """The limit in bytes, of a size such as 4GB, 512MiB or 70%. Raises SizeError."""
+    """Converts a size such as 4GB, 512MiB or 70% to bytes. Raises SizeError."""
     text = str(given)
     found = _SIZE.fullmatch(text)
     unit = "" if found is None else found[2].lower()
     if found is None or (unit != "%" and unit not in _DECIMAL and unit not in _BINARY):
-        raise SizeError(f"memory '{text}' is no size: write one such as 4GB, 512MB or 70%")
+        raise SizeError(f"memory '{text}' is not a size: write a size such as 4GB, 512MB or 70%")
     number = float(found[1])
     if unit == "%":
         if not 0 < number <= 100:
             raise SizeError(f"memory '{text}': write a share of the machine above 0% and up to 100%")
         return round((machine or machine_bytes()) * number / 100)
     size = round(number * (_DECIMAL.get(unit) or _BINARY[unit]))
-    if size < LEAST:
+    if size < LEAST_MEMORY:
         raise SizeError(
-            f"memory '{text}' is too little: a Python worker takes about {size_text(LEAST)} by itself; write 200MB "
-            "or more"
+            f"memory '{text}' is too little: a Python worker alone takes about {size_text(LEAST_MEMORY)}; "
+            "write 200MB or more"
         )
     return size
 
 
 def size_text(size: float) -> str:
-    """In the unit that suits it: 940 KB, 512 MB, 11.2 GB."""
+    """Formats a size in the unit that suits it: 940 KB, 512 MB, 11.2 GB."""
     for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "KB")):
         if size >= unit * 0.9995:
             return (
@@ -63,12 +62,12 @@ def size_text(size: float) -> str:
 
 
 def machine_bytes(root: Path = Path("/")) -> int:
-    """The memory that there is for this process: the machine's, or less if a control group has a limit."""
+    """Returns the memory available to this process: that of the machine, or less if a control group has a limit."""
     return min([_meminfo(root).get("MemTotal", 1 << 62), *_group_limits(root)])
 
 
 def available_bytes(root: Path = Path("/")) -> int:
-    """What could still be had on this machine without ending anything, swap included."""
+    """Returns what this machine could still allocate without killing a process, swap included."""
     known = _meminfo(root)
     return known.get("MemAvailable", 1 << 62) + known.get("SwapFree", 0)
 
@@ -84,7 +83,7 @@ def _meminfo(root: Path) -> dict[str, int]:
 
 
 def _group_limits(root: Path) -> list[int]:
-    """Of this process's control group and those around it, of either version."""
+    """Returns the limits of this process's control group and of all its parents, for cgroup versions 1 and 2."""
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -112,7 +111,7 @@ def _number(file: Path) -> list[int]:
 
 
 def private_bytes(pid: int | None = None) -> int:
-    """The private memory of a process; 0 if there is none of that number."""
+    """Returns the private memory of a process, or 0 if there is no such process."""
     try:
         with open(f"/proc/{pid or 'self'}/statm", "rb") as file:
             _, resident, shared, *_ = file.read().split()
@@ -121,9 +120,11 @@ def private_bytes(pid: int | None = None) -> int:
     return max(0, int(resident) - int(shared)) * _PAGE
 
 
-def started_at(pid: int) -> int:
-    """When the process of that number began, in the system's ticks: with the number, its name for ever. 0: there is
-    none, or it is dead."""
+def process_start(pid: int) -> int:
+    """Returns when a process started, in clock ticks since boot, or 0 if it does not exist or is dead.
+
+    The process id and this number together identify a process, even after the id is used again.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -132,8 +133,8 @@ def started_at(pid: int) -> int:
     return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
-def give_back() -> None:
-    """Return to the system what allocators keep of freed memory: at once, where they would only in time."""
+def return_freed_memory() -> None:
+    """Returns memory to the system that allocators have freed but still hold. By themselves they do it only later."""
     pa.default_memory_pool().release_unused()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

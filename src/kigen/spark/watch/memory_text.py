@@ -1,4 +1,4 @@
-"""Words for memory: which query holds what, and what can be done about it."""
+"""Writes warnings and errors about memory: which query holds what, and what the user can do about it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from kigen.lifetimes.accounting import Holding
 from kigen.spark.watch.memory import size_text
 
-_STATE = 0.5  # of what workers use: if operators hold less than this, the work itself takes the rest
+_STATE = 0.5  # share of used memory: if operators hold less than this, the current step uses the rest
 
 
 def names_of(queries: Sequence[str]) -> str:
-    """Such as query q15, or queries a, b and 9 more."""
+    """Names queries for a message: "query q15", or "queries a, b, c and 9 more"."""
     if len(queries) == 1:
         return f"query {queries[0]}"
     shown = ", ".join(queries[:3])
@@ -23,17 +23,17 @@ def holding_text(held: Holding) -> str:
 
 
 def warning(used: int, limit: int, held: Iterable[Holding]) -> str:
-    """At 80 % of the limit and beyond: the operators that hold most."""
+    """Returns the warning for 80 % of the limit and beyond. It names the operators that hold most."""
     largest = sorted(held, key=lambda h: -h.bytes)[:3]
     who = "; ".join(f"{names_of(h.queries)}: {holding_text(h)}" for h in largest if h.bytes >= used // 50)
     share = f"memory: {size_text(used)} of {size_text(limit)} in use ({used / limit:.0%})"
-    return f"{share}; {who}" if who else f"{share}; operators hold little of it, the step at work the rest"
+    return f"{share}; {who}" if who else f"{share}; operators hold little of it, the current step holds the rest"
 
 
 def limit_reached(
     used: int, limit: int, held: Iterable[Holding], working: tuple[str, Sequence[str]] | None = None
 ) -> str:
-    """The error at 100 %. `working`: what was done just then, and for which queries."""
+    """Returns the error at 100 % of the limit. `working` is the current activity and the queries that it serves."""
     known = sorted(held, key=lambda h: -h.bytes)
     total = sum(h.bytes for h in known)
     taken = f"the workers of the run use {size_text(used)}, and --memory allows {size_text(limit)}"
@@ -41,7 +41,7 @@ def limit_reached(
         doing, queries = working
         most = f"; of its state, {holding_text(known[0])}" if known else ""
         rest = (
-            f"some {size_text(max(0, used - total))} of it is no state, but Python itself and the work of one "
+            f"about {size_text(max(0, used - total))} of it is not state, but Python itself and the work of one "
             f"batch ({doing}){most}"
         )
         return f"{names_of(queries)} ran out of memory: {taken}; {rest}. {_what_to_do(known[0].fills if known else '')}"
@@ -52,7 +52,7 @@ def limit_reached(
 
 
 def refused(error: str, limit: int, held: Iterable[Holding], working: tuple[str, Sequence[str]]) -> str:
-    """The error where one array alone would be too large."""
+    """Returns the error for a single allocation that was too large."""
     doing, queries = working
     known = sorted(held, key=lambda h: -h.bytes)
     state = f"; {holding_text(known[0])}" if known else ""
@@ -69,4 +69,4 @@ def _what_to_do(fills: str) -> str:
         first = "A stream of the query is behind the others: check its timestamps, or its LATENESS"
     else:
         first = "Use a smaller window, or join by a key that fewer tuples share"
-    return f"{first}; or allow more with --memory (docs/memory.md)"
+    return f"{first}; or allow more with --memory (docs/how-to/limit-memory.md)"

@@ -1,8 +1,9 @@
-"""Names a Python worker that died under a run: what ended it, what it was doing, and what the likely reason is.
+"""Explains why a Python worker died: what ended it, what it was doing, and the likely reason.
 
-Spark only says that a worker "exited unexpectedly (crashed)". The worker's crumb (kigen.spark.watch.worker_files) says
-what it was at, Spark's log how it ended (kigen.spark.session.daemon writes that), and the system's counters whether it
-has killed for memory since the run began.
+Spark only reports that a worker "exited unexpectedly (crashed)". This module combines three sources: the worker's
+report (kigen.spark.watch.worker_files) names what it was doing, a line in Spark's log that kigen.spark.session.daemon
+writes gives its exit code, and the kernel's counters show whether the system has killed a process for lack of memory
+since the run began.
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ from pathlib import Path
 
 from kigen.spark.watch.memory import size_text
 from kigen.spark.watch.memory_text import holding_text, names_of
-from kigen.spark.watch.worker_files import Crumb
+from kigen.spark.watch.worker_files import WorkerReport
 
 _ENDED = "kigen: Python worker {pid} ended with {code}"
 _OF_WORKERS = re.compile(
     r"Python worker (exited unexpectedly|keeps dying|failed to run)|EOFException|Connection reset|Broken pipe", re.I
 )
 _LOG_TAIL = 1 << 20
-_WAIT_S = 1.0  # for the log to have it
+_WAIT_S = 1.0  # until the line appears in the log
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
-_MUCH = 0.7  # of the limit: a worker that held so much and was killed ran out of memory
+_MUCH = 0.7  # share of the limit: a worker that used this much and was killed has probably run out of memory
 
 
-def ending(pid: int, code: int) -> str:
-    """The line of the log: a negative code is a signal."""
+def exit_line(pid: int, code: int) -> str:
+    """Returns the log line for the end of a worker. A negative code is a signal."""
     return _ENDED.format(pid=pid, code=code)
 
 
-def kills_for_memory(root: Path = Path("/")) -> int:
-    """How many processes the system has killed for want of memory since it was started."""
+def memory_kills(root: Path = Path("/")) -> int:
+    """Counts the processes that the system has killed for lack of memory since it was started."""
     total = 0
     for file in ("proc/vmstat", "sys/fs/cgroup/memory.events"):
         try:
@@ -44,13 +45,13 @@ def kills_for_memory(root: Path = Path("/")) -> int:
     return total
 
 
-def of_a_worker(failure: str) -> bool:
-    """Whether Spark's words are of a worker that is gone."""
+def is_worker_death(failure: str) -> bool:
+    """Checks whether an error message of Spark reports a dead Python worker."""
     return _OF_WORKERS.search(failure) is not None
 
 
 def exit_code(pid: int, log: Path, wait_s: float = _WAIT_S) -> int | None:
-    """How the worker ended, as the log says; None if it does not."""
+    """Reads the exit code of a worker from the log. Returns None if the log does not have it."""
     found, until = re.compile(re.escape(_ENDED.format(pid=pid, code="")) + r"(-?\d+)"), time.monotonic() + wait_s
     while True:
         try:
@@ -64,50 +65,54 @@ def exit_code(pid: int, log: Path, wait_s: float = _WAIT_S) -> int | None:
         time.sleep(0.05)
 
 
-def died(crumbs: Iterable[Crumb], log: Path, limit: int, for_memory: bool) -> str | None:
-    """One sentence on the worker that died; None if all that are known live. `for_memory`: the system has killed since
-    the run began."""
+def describe_death(reports: Iterable[WorkerReport], log: Path, limit: int, for_memory: bool) -> str | None:
+    """Describes the worker that died in one sentence. Returns None if all known workers are alive.
+
+    `for_memory`: the system has killed a process for lack of memory since the run began.
+    """
     dead = {
-        crumb.pid: crumb for crumb in sorted(crumbs, key=lambda c: (c.since_us, c.phase != "idle")) if not crumb.alive
+        report.pid: report
+        for report in sorted(reports, key=lambda r: (r.since_us, r.phase != "idle"))
+        if not report.alive
     }
     if not dead:
         return None
     endings = {pid: exit_code(pid, log) for pid in dead}
     pid = max(dead, key=lambda p: ((endings[p] or 0) < 0, dead[p].since_us))
-    return sentence(dead[pid], endings[pid], log, limit, for_memory)
+    return death_text(dead[pid], endings[pid], log, limit, for_memory)
 
 
-def java_died(log: Path, for_memory: bool) -> str:
-    """Spark's own process does not answer any more."""
-    why = "was killed by the system for want of memory" if for_memory else "ended, or was killed"
+def describe_java_death(log: Path, for_memory: bool) -> str:
+    """Describes the death of Spark's Java process."""
+    why = "was killed by the system for lack of memory" if for_memory else "ended, or was killed"
     return (
-        f"Spark's Java process {why} while the run was at work; start it again: with --checkpoint it goes on; "
+        f"Spark's Java process {why} during the run; start the run again: with --checkpoint it continues; "
         f"Spark's log: {log}"
     )
 
 
-def sentence(crumb: Crumb, code: int | None, log: Path, limit: int, for_memory: bool) -> str:
-    doing, queries = crumb.doing
-    what, reason, advice = _ended(crumb, code, limit, for_memory)
-    state = f"; {holding_text(crumb.held[0])}" if crumb.held else ""
+def death_text(report: WorkerReport, code: int | None, log: Path, limit: int, for_memory: bool) -> str:
+    doing, queries = report.doing
+    what, reason, advice = _ended(report, code, limit, for_memory)
+    state = f"; {holding_text(report.held[0])}" if report.held else ""
     return (
         f"a Python worker of {names_of(queries)} {what} while it was at work ({doing}): {reason}{state}; "
         f"{advice}; Spark's log: {log}"
     )
 
 
-def _ended(crumb: Crumb, code: int | None, limit: int, for_memory: bool) -> tuple[str, str, str]:
-    """What happened, why, and what to do."""
-    used = f"it used {size_text(crumb.private)} of {size_text(limit)}"
-    again = "start the run again: with --checkpoint it goes on from the last batch"
+def _ended(report: WorkerReport, code: int | None, limit: int, for_memory: bool) -> tuple[str, str, str]:
+    """Returns what happened, why, and what to do."""
+    used = f"it used {size_text(report.private)} of {size_text(limit)}"
+    again = "start the run again: with --checkpoint it continues from the last batch"
     if code is None:
-        return "died", f"the reason is not known ({used})", again
+        return "died", f"the reason is unknown ({used})", again
     if code >= 0:
         return f"ended by itself with code {code}", f"something in it called exit ({used})", again
     name = signal.Signals(-code).name
-    if -code == signal.SIGKILL and (for_memory or crumb.private > _MUCH * limit):
-        less = "use a smaller window, or give a smaller --memory, at which the run ends before the system kills"
+    if -code == signal.SIGKILL and (for_memory or report.private > _MUCH * limit):
+        less = "use a smaller window, or set a smaller --memory, so that the run ends before the system kills it"
         return f"was killed by the system ({name})", f"it probably ran out of memory ({used})", less
     if -code in _CRASHES:
-        return f"crashed ({name})", f"a native library has a fault ({used})", f"report it with the log, or {again}"
-    return f"was killed ({name})", f"somebody sent the signal; memory is not the likely reason ({used})", again
+        return f"crashed ({name})", f"a native library has a bug ({used})", f"report it with the log, or {again}"
+    return f"was killed ({name})", f"another process sent the signal; memory is not the likely reason ({used})", again
