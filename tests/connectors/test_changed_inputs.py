@@ -42,7 +42,7 @@ def test_a_range_of_lines_that_changed_is_refused(kind: str, tmp_path: Path, mak
     assert source.read(piece).table["c1"].to_pylist() == [0, 1, 2, 3]
     text_source(tmp_path, make_stream, kind, head + "".join([lines[5], *lines[1:]]))  # as long as before: rotated, say
     message = (
-        rf"in\.{kind}: has changed.*bytes \d+ to \d+ of stream 's' had checksum.*Put the old file.*new --checkpoint"
+        rf"in\.{kind}: has changed.*bytes \d+ to \d+ of stream 's' had checksum.*Restore the old file.*new --checkpoint"
     )
     with pytest.raises(InputError, match=message):
         source.read(piece)

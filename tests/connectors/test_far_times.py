@@ -141,7 +141,7 @@ def test_the_end_of_a_window_does_not_wrap(size: int, slide: int | None) -> None
     operator = make_window(Window(window.child, WindowKind.RANGE, size, slide), 0)
     at = np.array([BEFORE_TIME, 0, 2**62, 2**63 - 2], np.int64)
     columns = pa.RecordBatch.from_pydict({"c0": pa.array(range(4))})
-    block = operator.step(StreamBlock(columns, at, np.arange(4)), int(FOREVER))
+    block = operator.step([StreamBlock(columns, at, np.arange(4))], int(FOREVER))
     assert (block.start <= block.end).all()
     exact = [min(int(FOREVER), int(a) + size) for a in at]
     if slide is None:

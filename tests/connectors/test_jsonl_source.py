@@ -70,7 +70,7 @@ GALLERY: list[tuple[str | bytes, str | None, str]] = [
     (GOOD + GOOD, None, "a JSON object required"),
     (GOOD + ",", None, "a JSON object required"),
     ("{'ts': 1}", None, "a JSON object required"),
-    (GOOD[:-1] + ', "n": 2}', None, "'n' stands twice"),
+    (GOOD[:-1] + ', "n": 2}', None, "'n' appears twice"),
     (GOOD.replace("1.5", "1e999"), None, "too large"),
     (GOOD.replace('"ok",', '"\\ud800",'), None, "a JSON object required"),
     (GOOD.replace('"ok",', '"a\tb",'), None, "a JSON object required"),

@@ -157,7 +157,7 @@ def test_wrong_columns_are_found_before_anything_is_read(
 
 def test_not_a_parquet_file(tmp_path: Path, make_stream: Any) -> None:
     (tmp_path / "in.parquet").write_text("ts\n")
-    with pytest.raises(InputError, match="not a parquet file"):
+    with pytest.raises(InputError, match="cannot be read as a parquet file"):
         open_source(make_stream("parquet", "ts TIMESTAMP", path="in.parquet"), str(tmp_path), True, None).initial()
 
 

@@ -213,13 +213,13 @@ def test_an_endless_stream_cannot_be_drained(make_stream: Any) -> None:
         ({"rate": 1, "start": "2026-01-01"}, "start", "2026-01-02T03:04:05Z"),
         ({"rate": 1, "arrivals": "bursty", "every": "1 s", "lasting": "1 s"}, "lasting", "shorter"),
         ({"rate": 1, "sed": 1}, "sed", "did you mean 'seed'"),
-        ({"rate": 1, "x": "normal(1)"}, "x", "no generator of DOUBLE values"),
-        ({"rate": 1, "x": "uniform(2, 1)"}, "x", "no generator"),
+        ({"rate": 1, "x": "normal(1)"}, "x", "not a generator of DOUBLE values"),
+        ({"rate": 1, "x": "uniform(2, 1)"}, "x", "not a generator"),
         ({"rate": 1, "x": "gauss(2, 1)"}, "x", "normal(20, 5)"),
-        ({"rate": 1, "x": 5}, "x", "no generator"),
+        ({"rate": 1, "x": 5}, "x", "not a generator"),
         ({"rate": 1, "x": "choice(a, 1)"}, "x", "'a' is not a DOUBLE"),
-        ({"rate": 1, "ok": "normal(0, 1)"}, "ok", "no generator of BOOLEAN"),
-        ({"rate": 1, "z": "zipf(1, 0.5)"}, "z", "no generator"),
+        ({"rate": 1, "ok": "normal(0, 1)"}, "ok", "not a generator of BOOLEAN"),
+        ({"rate": 1, "z": "zipf(1, 0.5)"}, "z", "not a generator"),
     ],
 )
 def test_wrong_options(make_stream: Any, options: dict[str, Any], option: str, says: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from kigen.language import CqlErrors
 from kigen.plan import bind
-from kigen.plan.binder.connectors import SINKS, SOURCES
+from kigen.plan.connector_specs import SINKS, SOURCES
 from kigen.plan.explain import explain
 
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "language.md").read_text(encoding="utf-8")

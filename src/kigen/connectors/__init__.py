@@ -1,3 +1,5 @@
+"""Connects streams and results with the outside: one folder per connector, opened through the registry."""
+
 from kigen.connectors.options import OptionError
 from kigen.connectors.registry import SINKS, SOURCES, open_sink, open_source
 from kigen.connectors.sink_base import Sink

@@ -1,7 +1,8 @@
-"""`AHEAD n SECONDS`: a row that is dated too far in the future is a bad row, since it would make all later rows late.
+"""Applies `AHEAD n SECONDS`: a row dated too far in the future is a bad row, because it would make later rows late.
 
-Too far is told by recorded values only, so that a replay decides the same: in a file, from when the first run on the
-checkpoint began (its offsets say); in a live stream, from when the row arrived. Cost: one comparison a row.
+The limit depends on recorded values only, so that a replay decides the same. In a file it counts from the start of the
+first run on the checkpoint, which the offsets record; in a live stream it counts from the arrival of the row. Cost: one
+comparison per row.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from kigen.connectors.bad_rows import KEPT, shown
 from kigen.connectors.source_base import InputError, LiveSource, Rows, Source
 from kigen.plan.logical import LINK, SourceStream
 
-LIVE_US = 3_600_000_000  # of a live stream that does not say
+LIVE_US = 3_600_000_000  # for a live stream without AHEAD
 _NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """The last time that a row of a file may have; None: any."""
+    """The latest timestamp that a row of a file may have; None: no limit."""
 
     latest_us: int | None = None
 
@@ -39,7 +40,7 @@ class Ahead:
         return last is not None and last > self.latest_us
 
     def beyond(self, times: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int64]:
-        """The places of the rows that lie beyond; NULL does not."""
+        """Returns the indices of the rows beyond the limit; NULL is never beyond it."""
         if self.latest_us is None:
             return _NONE
         far = pc.fill_null(pc.greater(times.cast(pa.int64()), self.latest_us), False)
@@ -54,8 +55,8 @@ NO_LIMIT = Ahead()
 
 
 def without_far(rows: Rows, stream: SourceStream, source: Source) -> Rows:
-    """Rows of a live stream without those that are dated too far ahead of their arrival; raises InputError unless bad
-    rows are skipped."""
+    """Returns the rows of a live stream without those dated too far ahead of their arrival; raises InputError unless
+    bad rows are skipped."""
     if (
         stream.timestamp is None
         or stream.source.name == LINK

@@ -1,6 +1,6 @@
-"""Rows that cannot be read: collected while a range is parsed, then either the end of the run or skipped and counted.
+"""Collects rows that cannot be read while a range is parsed; they then end the run, or are skipped and counted.
 
-Invariant: which rows are bad, and what is said of each, depends on the row alone, never on how the input was cut into
+Invariant: which rows are bad, and the message of each, depend on the row alone, never on how the input was cut into
 ranges.
 """
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from kigen.connectors.source_base import InputError
 from kigen.plan.types import Type
 
-KEPT = 5  # skipped rows of a range that are kept as text
+KEPT = 5  # skipped rows per range that are kept as text
 _WRITE = {
     Type.BOOLEAN: "true or false",
     Type.BIGINT: "a whole number between -9223372036854775808 and 9223372036854775807",
@@ -26,7 +26,7 @@ _SHOWN = 80
 
 
 def shown(text: str) -> str:
-    """Input as it may stand in a message: on one line and not too long."""
+    """Returns input as a message shows it: on one line and not too long."""
     return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
 
 
@@ -40,7 +40,7 @@ def null_timestamp(text: str = "no value") -> str:
 
 @dataclass
 class BadRows:
-    """One range's bad rows, by row number in the range; of several faults in a row the one of the leftmost column
+    """Bad rows of one range, by row number in the range. Of several faults in a row, the one in the leftmost column
     counts."""
 
     file: str
@@ -56,13 +56,13 @@ class BadRows:
         return row in self._faults
 
     def good(self, count: int) -> npt.NDArray[np.bool_]:
-        """Which of rows 0..count-1 are not bad."""
+        """Returns which of the rows 0..count-1 are not bad."""
         mask = np.ones(count, np.bool_)
         mask[list(self._faults)] = False
         return mask
 
     def settle(self) -> tuple[int, list[str]]:
-        """Raise for the first bad row, or under ON ERROR SKIP give the count and the first few as text."""
+        """Raises for the first bad row; under ON ERROR SKIP returns the count and the first few as text."""
         faults = [self._faults[row] for row in sorted(self._faults)]
         errors = [
             InputError(message, self.file, line, name) for line, _, name, message in faults[: KEPT if self.skip else 1]

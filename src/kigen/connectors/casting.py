@@ -1,7 +1,7 @@
-"""Text to the five types, exactly as the fast csv path reads them, finding each value that does not fit.
+"""Converts text to the five types, exactly as the fast csv path does, and finds each value that does not fit.
 
-Invariant: `convert` accepts and gives what pyarrow.csv would with `csv_type`; NULL stays NULL. Cost: one cast if all
-fits, else about 2 log n casts a misfit.
+Invariant: `convert` accepts and returns what pyarrow.csv would with `csv_type`; NULL stays NULL. Cost: one cast if
+every value fits, else about 2 log n casts per misfit.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ FALSE_TEXTS = [*_cases("false"), "0"]
 
 
 def csv_type(type_: Type) -> pa.DataType:
-    """What the parser is asked for: a TIMESTAMP with a zone, so that text without one is refused."""
+    """Returns the type that the csv parser uses: a TIMESTAMP with a zone, so that text without a zone is refused."""
     return _UTC if type_ is Type.TIMESTAMP else type_.arrow
 
 
 def without_zone(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """UTC microseconds without a zone, as blocks carry them; no copy."""
+    """Returns UTC microseconds without a zone, as blocks carry them; does not copy."""
     return pa.chunked_array([chunk.view(pa.timestamp("us")) for chunk in column.chunks], pa.timestamp("us"))
 
 
 def with_ts(columns: list[pa.ChunkedArray], schema: Schema, timestamp: int) -> pa.Table:
-    """The table of `Rows`: c0, c1, ... and `_ts`."""
+    """Builds the table of `Rows`: c0, c1, ... and `_ts`."""
     chunks = [chunk.view(pa.int64()) for chunk in columns[timestamp].chunks]
     names = [f"c{i}" for i in range(len(schema))]
     return pa.table([*columns, pa.chunked_array(chunks, pa.int64())], names=[*names, "_ts"])
 
 
 def in_range(times: pa.Array) -> pa.Array:
-    """The timestamps as they are. Raises ArrowInvalid if one lies before the year 1 or after 9999: it could not be
-    written, and the end of its lifetime might not even be a number."""
+    """Returns the timestamps unchanged; raises ArrowInvalid if one lies before the year 1 or after 9999. Such a time
+    cannot be written, and its death might overflow."""
     found = pc.min_max(times.view(pa.int64())).as_py()
     if found["min"] is not None and (found["min"] < FIRST_US or found["max"] > LAST_US):
         raise pa.ArrowInvalid("a time before the year 1 or after 9999")
@@ -58,7 +58,7 @@ def in_range(times: pa.Array) -> pa.Array:
 
 
 def are_in_range(columns: Iterable[pa.ChunkedArray]) -> bool:
-    """Whether all timestamps among these columns are."""
+    """Returns whether all timestamps among these columns are in range."""
     try:
         for column in columns:
             if pa.types.is_timestamp(column.type):
@@ -70,8 +70,8 @@ def are_in_range(columns: Iterable[pa.ChunkedArray]) -> bool:
 
 
 def convert(texts: pa.Array, type_: Type) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """Values of the type, in the order of `texts` (binary), and the positions that do not fit (NULL among the
-    values)."""
+    """Returns values of the type in the order of `texts` (binary), and the indices of those that do not fit, which are
+    NULL among the values."""
     if not len(texts):
         return pa.array([], type_.arrow), np.empty(0, np.int64)
     try:
@@ -83,12 +83,12 @@ def convert(texts: pa.Array, type_: Type) -> tuple[pa.Array, npt.NDArray[np.int6
 
 
 def convert_texts(texts: pa.Array, type_: Type) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """The same for strings."""
+    """Converts strings as `convert` converts bytes."""
     return convert(texts.cast(pa.binary()), type_)
 
 
 def bisect_cast(values: pa.Array, cast: Callable[[pa.Array], pa.Array]) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """The cast values, NULL where the cast raises ArrowInvalid, and those positions."""
+    """Returns the cast values, with NULL where the cast raises ArrowInvalid, and the indices of those."""
     bad: list[int] = []
     parts = _cast(values, cast, 0, bad)
     return pa.concat_arrays(parts) if parts else cast(values), np.array(bad, np.int64)
@@ -123,7 +123,7 @@ _CASTS: dict[Type, Callable[[pa.Array], pa.Array]] = {
     Type.TIMESTAMP: lambda texts: in_range(_text(texts).cast(_UTC).view(pa.timestamp("us"))),
 }
 
-# Every text that the cast takes matches; few others do. Spares the search most of the misfits.
+# Every text that the cast accepts matches, and few others do: this saves the search most of the misfits.
 _PLAUSIBLE: dict[Type, str] = {
     Type.BOOLEAN: r"^([01]|[tTfF][a-zA-Z]+)$",
     Type.BIGINT: r"^[ \t]*-?\d[\da-fA-FxX]*[ \t]*$",
@@ -134,7 +134,7 @@ _PLAUSIBLE: dict[Type, str] = {
 
 
 def iso_us(text: str) -> int | None:
-    """One timestamp's microseconds since the Unix epoch; None if it is not a time with a zone."""
+    """Returns a timestamp as microseconds since the Unix epoch; None if the text is not a time with a zone."""
     try:
         when = datetime.fromisoformat(text)
         return None if when.tzinfo is None else (when - _EPOCH) // _MICROSECOND

@@ -1,4 +1,4 @@
-"""Finding declared columns among those that a file holds."""
+"""Finds declared columns among the columns of a file."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from kigen.connectors.source_base import InputError
 
 
 def place_of(wanted: str, names: Sequence[str], file: str, line: int | None, where: str) -> int:
-    """By exact name, else by name without regard to case and outer blanks. `where` names the place in messages: 'the
-    header'."""
+    """Returns the index of a column by its exact name, else by its name without case and outer blanks. `where` names
+    the place in messages, such as 'the header'."""
     for key in (str, lambda text: text.strip().casefold()):
         found = [i for i, name in enumerate(names) if key(name) == key(wanted)]
         if len(found) == 1:

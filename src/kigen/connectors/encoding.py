@@ -1,9 +1,8 @@
-"""Results made ready in a worker: an `Encoder` turns tables into a finished file, which the sink then takes over as it
-is.
+"""Encodes large results in a worker: an `Encoder` turns tables into a finished file, which the sink then adopts.
 
-Invariant: what a sink makes of an adopted file is what it would have made of the tables. An encoder is small, knows
-nothing of how far the output reaches, and travels by pickle; a file is whole when `finish` returns. Cost: encoding is
-off the driver, beside the kernel.
+Invariant: an adopted file gives the same output as the tables would have. An encoder is small, does not know how far
+the output reaches, and is pickled. A file is complete when `finish` returns. Cost: encoding runs beside the kernel and
+not on the driver.
 """
 
 from __future__ import annotations
@@ -20,19 +19,21 @@ def times_of(is_stream: bool) -> tuple[str, ...]:
 
 
 def output_columns(table: pa.Table, schema: Schema, is_stream: bool) -> list[pa.Array | pa.ChunkedArray]:
-    """The table's columns in the order of the output, times as UTC timestamps without a zone."""
+    """Returns the table's columns in the order of the output, with times as UTC timestamps without a zone."""
     values = [table[f"c{i}"].cast(column.type.arrow) for i, column in enumerate(schema)]
     return values + [table[name].cast(pa.int64()).cast(pa.timestamp("us")) for name in times_of(is_stream)]
 
 
 class Encoder(ABC):
+    """Starts files that a sink of the same kind can adopt."""
+
     def __init__(self, schema: Schema, is_stream: bool) -> None:
         self.schema, self.is_stream = schema, is_stream
-        self.syncs = True  # finished files outlive a power cut
+        self.syncs = True  # whether finished files survive a power cut
 
     @abstractmethod
     def start(self, path: str) -> Encoding:
-        """Begin a new file."""
+        """Begins a new file."""
 
 
 class Encoding(ABC):
@@ -43,4 +44,4 @@ class Encoding(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """All is in; what the sink will not write again itself is durable when this returns."""
+        """Completes the file. Everything that the sink will not write again itself is durable when this returns."""

@@ -1,7 +1,7 @@
-"""The files behind a `path` option: one file, a glob, or a directory, always in the order of their names.
+"""Lists and reads the files behind a `path` option: one file, a glob, or a directory, in the order of their names.
 
-Invariant: a file is known by its path relative to the app file's directory, so that a position stays valid when the
-directory moves or later files are added.
+Invariant: a file is identified by its path relative to the app file's directory, so that a position stays valid when
+the directory moves or later files are added.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kigen.connectors.source_base import InputError
 
 
 class Files:
-    """Lists lazily and once; no I/O in `__init__`."""
+    """The files of one path. They are listed once, on first use; `__init__` does no I/O."""
 
     def __init__(self, path: str, directory: str, suffixes: tuple[str, ...]) -> None:
         self._path, self._directory, self._suffixes = path, directory, suffixes
@@ -34,24 +34,24 @@ class Files:
             return os.path.getsize(self.full(name))
         except OSError as error:
             raise InputError(
-                f"cannot be read ({error.strerror}); it was there when the run began", self.full(name)
+                f"cannot be read ({error.strerror}); it existed when the run began", self.full(name)
             ) from error
 
     def age_s(self, name: str) -> float:
-        """How long ago it was last written to."""
+        """Returns how long ago the file was last written to."""
         try:
             return time.time() - os.path.getmtime(self.full(name))
         except OSError as error:
             raise InputError(
-                f"cannot be read ({error.strerror}); it was there when the run began", self.full(name)
+                f"cannot be read ({error.strerror}); it existed when the run began", self.full(name)
             ) from error
 
     def after(self, name: str) -> tuple[str, ...]:
-        """The files that follow `name`."""
+        """Returns the files that follow `name`."""
         return tuple(other for other in self.names if other > name)
 
     def share_before(self, name: str, share: float) -> float:
-        """How much of all bytes lies before the point `share` (0..1) into `name`."""
+        """Returns which share of all bytes lies before the point `share` (0..1) into `name`."""
         sizes = {other: self.size(other) for other in self.names}
         total = sum(sizes.values())
         done = sum(size for other, size in sizes.items() if other < name) + share * sizes.get(name, 0)
@@ -74,7 +74,7 @@ class Files:
                 for n in inside
                 if n.endswith(self._suffixes) and not n.startswith((".", "_"))
             ]
-            wanted = f"holds no file ending in {' or '.join(self._suffixes)}"
+            wanted = f"contains no file ending in {' or '.join(self._suffixes)}"
         elif os.path.exists(full):
             names, wanted = [self._path], ""
         elif glob.has_magic(self._path):

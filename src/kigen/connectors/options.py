@@ -1,7 +1,6 @@
-"""Connector options as an app file writes them: checked names, durations, numbers.
+"""Reads connector options as an app file writes them: names, durations, numbers, paths.
 
-Invariant: whatever is wrong with an option is said by an `OptionError` while the connector is being opened, before any
-data is touched.
+Invariant: a wrong option raises an `OptionError` while the connector is being opened, before any data is touched.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import re
 from typing import Any
 
 from kigen.connectors.source_base import InputError
+from kigen.plan.connector_specs import connector_named
 from kigen.plan.logical import Connector
 
 _UNIT_US = {
@@ -24,7 +24,7 @@ _DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
 class OptionError(InputError):
-    """A connector was declared with a wrong option: the app file is at fault, not the data. `option` names it."""
+    """A connector was declared with a wrong option: the app file is wrong, not the data. `option` names the option."""
 
     def __init__(self, message: str, option: str | None = None) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class OptionError(InputError):
 
 
 def check_names(owner: str, connector: Connector, allowed: tuple[str, ...]) -> None:
-    """Refuse an option that the connector does not have, suggesting the nearest that it has."""
+    """Refuses an option that the connector does not have, and suggests the closest one that it has."""
     for key, _ in connector.options:
         if key not in allowed:
             near = difflib.get_close_matches(key, allowed, n=1)
@@ -44,7 +44,7 @@ def check_names(owner: str, connector: Connector, allowed: tuple[str, ...]) -> N
 
 
 def duration_us(owner: str, key: str, value: Any) -> int:
-    """`'60 s'`, `'500 ms'`, `'2 min'`; a bare number is seconds."""
+    """Parses `'60 s'`, `'500 ms'` or `'2 min'`; a bare number is seconds."""
     match = _DURATION.fullmatch(str(value))
     unit = _UNIT_US.get(match.group(2).lower() or "s") if match else None
     if isinstance(value, bool) or match is None or unit is None or float(match.group(1)) <= 0:
@@ -53,7 +53,7 @@ def duration_us(owner: str, key: str, value: Any) -> int:
 
 
 def number(owner: str, key: str, value: Any, least: float = 0.0) -> float:
-    """A number above `least`."""
+    """Returns a number above `least`; raises OptionError for anything else."""
     try:
         result = float(value)
     except (TypeError, ValueError):
@@ -64,13 +64,20 @@ def number(owner: str, key: str, value: Any, least: float = 0.0) -> float:
 
 
 def whole(owner: str, key: str, value: Any, least: int = 0) -> int:
-    """A whole number of at least `least`."""
+    """Returns a whole number of at least `least`; raises OptionError for anything else."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise OptionError(f"{owner}: {key} must be a whole number of at least {least}, not {value!r}", key)
     return value
 
 
+def suffixes_of(connector: Connector) -> tuple[str, ...]:
+    """Returns the endings of the files that the connector reads if its path is a directory."""
+    spec = connector_named(connector.name)
+    return () if spec is None else spec.suffixes
+
+
 def path_of(owner: str, connector: Connector) -> str:
+    """Returns the option `path`; raises OptionError if it is missing."""
     path = connector.option("path")
     if not isinstance(path, str) or not path:
         raise OptionError(

@@ -1,9 +1,15 @@
-"""From a declaration to a connector: `FROM name (...)` to a `Source`, `INTO name (...)` to a `Sink`."""
+"""Opens connectors: turns `FROM name (...)` into a `Source` and `INTO name (...)` into a `Sink`.
+
+A new connector is a folder here, one line in `_SOURCES` or `_SINKS`, and its description in
+`kigen.plan.connector_specs`.
+"""
 
 from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from kigen.connectors.console.sink import ConsoleSink
 from kigen.connectors.csv.sink import CsvSink
@@ -15,45 +21,69 @@ from kigen.connectors.parquet.source import ParquetSource
 from kigen.connectors.sink_base import Sink
 from kigen.connectors.source_base import Source
 from kigen.connectors.synthetic.source import SyntheticSource
+from kigen.plan.connector_specs import SINKS, SOURCES, ConnectorSpec, connector_named
 from kigen.plan.logical import Connector, SourceStream
 from kigen.plan.types import Schema
 
-SOURCES = ("csv", "parquet", "jsonl", "synthetic")
-SINKS = ("csv", "parquet", "console")
+__all__ = ["SINKS", "SOURCES", "open_sink", "open_source"]
+
+
+@dataclass(frozen=True)
+class _SourceRequest:
+    stream: SourceStream
+    directory: str
+    draining: bool
+    start_us: int | None
+
+
+@dataclass(frozen=True)
+class _SinkRequest:
+    connector: Connector
+    schema: Schema
+    is_stream: bool
+    directory: str
+    query: str
+
+    @property
+    def path(self) -> str:
+        return os.path.join(self.directory, path_of(f"query '{self.query}'", self.connector))
+
+
+_SOURCES: dict[str, Callable[[_SourceRequest], Source]] = {
+    "csv": lambda asked: CsvSource(asked.stream, asked.directory, asked.start_us, asked.draining),
+    "jsonl": lambda asked: JsonlSource(asked.stream, asked.directory, asked.start_us, asked.draining),
+    "parquet": lambda asked: ParquetSource(asked.stream, asked.directory, asked.start_us),
+    "synthetic": lambda asked: SyntheticSource(asked.stream, asked.draining, asked.start_us),
+}
+_SINKS: dict[str, Callable[[_SinkRequest], Sink]] = {
+    "console": lambda asked: ConsoleSink(asked.query, asked.schema, asked.is_stream),
+    "csv": lambda asked: CsvSink(asked.path, asked.schema, asked.is_stream),
+    "parquet": lambda asked: ParquetSink(asked.path, asked.schema, asked.is_stream),
+}
 
 
 def open_source(stream: SourceStream, directory: str, draining: bool, start_us: int | None) -> Source:
-    """The stream's connector; no I/O yet. `start_us` is when the run began: a live synthetic stream's times, and AHEAD
-    of a file, count from it."""
-    match stream.source.name.lower():
-        case "csv":
-            return CsvSource(stream, directory, start_us, draining)
-        case "parquet":
-            return ParquetSource(stream, directory, start_us)
-        case "jsonl" | "json":
-            return JsonlSource(stream, directory, start_us, draining)
-        case "synthetic":
-            return SyntheticSource(stream, draining, start_us)
-    raise _unknown(f"stream '{stream.name}'", stream.source.name, SOURCES)
+    """Returns the stream's connector; does no I/O yet. `start_us` is when the run began: the times of a live synthetic
+    stream, and AHEAD of a file, count from it."""
+    owner = f"stream '{stream.name}'"
+    spec = _spec(owner, stream.source, SOURCES)
+    columns = tuple(c.name for c in stream.schema) if spec.column_kind is not None else ()
+    check_names(owner, stream.source, (*spec.options, *columns))
+    return _SOURCES[spec.name](_SourceRequest(stream, directory, draining, start_us))
 
 
 def open_sink(connector: Connector, schema: Schema, is_stream: bool, directory: str, name: str) -> Sink:
-    """Where the results of query `name` go; no I/O before `Sink.open`."""
+    """Returns the sink for the results of query `name`; does no I/O before `Sink.open`."""
     owner = f"query '{name}'"
-    match connector.name.lower():
-        case "console":
-            check_names(owner, connector, ())
-            return ConsoleSink(name, schema, is_stream)
-        case "csv":
-            check_names(owner, connector, ("path",))
-            return CsvSink(os.path.join(directory, path_of(owner, connector)), schema, is_stream)
-        case "parquet":
-            check_names(owner, connector, ("path",))
-            return ParquetSink(os.path.join(directory, path_of(owner, connector)), schema, is_stream)
-    raise _unknown(owner, connector.name, SINKS)
+    spec = _spec(owner, connector, SINKS)
+    check_names(owner, connector, tuple(spec.options))
+    return _SINKS[spec.name](_SinkRequest(connector, schema, is_stream, directory, name))
 
 
-def _unknown(owner: str, name: str, known: tuple[str, ...]) -> OptionError:
-    near = difflib.get_close_matches(name, known, n=1)
+def _spec(owner: str, connector: Connector, known: tuple[str, ...]) -> ConnectorSpec:
+    spec = connector_named(connector.name)
+    if spec is not None and spec.name in known:
+        return spec
+    near = difflib.get_close_matches(connector.name, known, n=1)
     hint = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(known)}"
-    return OptionError(f"{owner}: no connector '{name}'; {hint}")
+    raise OptionError(f"{owner}: no connector '{connector.name}'; {hint}")

@@ -1,8 +1,7 @@
-"""What a connector is: a replayable log that gives ranges on the driver and tables in the executors; and where results
-go.
+"""Defines `Source`: a replayable log that hands out ranges on the driver and reads them as tables in the executors.
 
-Invariant: `read` of the same range gives the same table, always and anywhere; a position is plain JSON and is recorded
-in Spark's offset.
+Invariant: `read` of the same range returns the same table, always and everywhere. A position is plain JSON and is
+recorded in Spark's offset.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ import pyarrow as pa
 from kigen.lifetimes import StreamInput
 
 Times = npt.NDArray[np.int64]
-Position = dict[str, Any]  # JSON
+Position = dict[str, Any]  # where a reader of the log continues; plain JSON
 
 
 class InputError(ValueError):
-    """Input that cannot be read: ends the run with exit code 1. Carries the place; survives pickling through Spark."""
+    """Input cannot be read. Ends the run with exit code 1; carries the place and survives pickling through Spark."""
 
     def __init__(
         self, message: str, file: str | None = None, line: int | None = None, field: str | None = None
@@ -38,20 +37,20 @@ class InputError(ValueError):
 
 @dataclass(frozen=True)
 class Range:
-    """A piece of one stream, from `start` to `end`. JSON through `to_json`/`from_json`; small, whatever the data's
-    size."""
+    """A part of one stream, from `start` to `end`. Becomes JSON through `to_json` and `from_json`; small, however large
+    the data is."""
 
     stream: str
     start: Position
     end: Position
-    rows: int | None = None  # as far as the driver knows
-    last_ts_us: int | None = None  # timestamp of about the last tuple, for keeping streams in step; a hint only
-    progress_us: int | None = None  # live sources: every later tuple has a timestamp >= this
-    ended: bool = False  # the stream holds nothing after `end`
-    checksum: int | None = None  # of what was read when a task first took it in: a replay must find the same
+    rows: int | None = None  # None if the driver does not know
+    last_ts_us: int | None = None  # about the timestamp of the last tuple: a hint that keeps streams in step
+    progress_us: int | None = None  # live sources: the watermark; every later tuple has this timestamp or a later one
+    ended: bool = False  # the stream has nothing after `end`
+    checksum: int | None = None  # of the bytes when a task first read them: a replay must find the same
 
     def to_json(self) -> dict[str, Any]:
-        """Without a checksum, as older Kigens wrote it."""
+        """Leaves a missing checksum out, as older versions of Kigen wrote it."""
         return {name: value for name, value in self.__dict__.items() if name != "checksum" or value is not None}
 
     @staticmethod
@@ -61,38 +60,33 @@ class Range:
 
 @dataclass(frozen=True)
 class Rows:
-    """`table`: columns c0, c1, ... in the declared Arrow types, and `_ts` (int64 microseconds, never NULL); in the
-    order of the log."""
+    """The rows of a range, in the order of the log. `table` has columns c0, c1, ... in the declared Arrow types, and
+    `_ts` (int64 microseconds, never NULL)."""
 
     table: pa.Table
     skipped: int = 0
     errors: list[str] = field(default_factory=list)  # the first few skipped rows, as text
-    shed: pa.Table | None = None  # what SHED let go, in the same columns
-    arrivals_us: Times | None = (
-        None  # live sources: when each tuple arrived; a log's tuples arrive when they are admitted
-    )
-    given: StreamInput | None = None  # what a task takes in, where the rows themselves tell how far time has come
-    checksum: int | None = (
-        None  # of the bytes that were read; None: the source keeps checksums of its own, or makes its rows up
-    )
+    shed: pa.Table | None = None  # the tuples that SHED removed, in the same columns
+    arrivals_us: Times | None = None  # live sources: arrival of each tuple; a log's tuples arrive when admitted
+    given: StreamInput | None = None  # the input of the task, where the rows themselves carry the watermark
+    checksum: int | None = None  # of the bytes read; None: the source has its own checksums, or generates its rows
 
 
 def checked(piece: Range, rows: Rows, file: str) -> Rows:
-    """The rows, if they are made of the bytes that the range was first read with. Raises InputError."""
+    """Returns the rows if the range still has the bytes that it was first read with; else raises InputError."""
     if piece.checksum is None or rows.checksum == piece.checksum:
         return rows
     raise InputError(
         f"has changed since it was read: {place_of_range(piece)} of stream '{piece.stream}' had checksum "
-        f"{piece.checksum:08x}, now it is "
-        f"{rows.checksum or 0:08x}. The state in the checkpoint is made of the old bytes, which a restart reads "
-        "again. Put the old file "
-        f"back (was it rotated or rewritten?), or start from the beginning with a new --checkpoint directory",
+        f"{piece.checksum:08x}, now it is {rows.checksum or 0:08x}. The state in the checkpoint was computed from the "
+        "old bytes, and a restart reads them again. Restore the old file (was it rotated or rewritten?), or start from "
+        "the beginning with a new --checkpoint directory",
         file,
     )
 
 
 def place_of_range(piece: Range) -> str:
-    """Which part of a file it is, for people."""
+    """Describes which part of a file the range is, for messages."""
     start, end = piece.start, piece.end
     if "byte" in end:
         first = start["byte"] if start.get("file") == end.get("file") else 0
@@ -102,55 +96,57 @@ def place_of_range(piece: Range) -> str:
 
 
 class Source(ABC):
-    """One stream's connector. Constructed on the driver and again in executors: no I/O in `__init__`."""
+    """Reads one stream. Constructed on the driver and again in executors, so `__init__` does no I/O."""
 
-    live: bool = False  # True: tuples appear as time passes (synthetic without --drain)
+    live: bool = False  # whether tuples appear as time passes (synthetic without --drain)
 
     @abstractmethod
     def initial(self) -> Position:
-        """Where the log begins. Raises InputError if the input is missing or has a wrong header."""
+        """Returns where the log begins; raises InputError if the input is missing or has a wrong header."""
 
     @abstractmethod
     def advance(self, position: Position, max_rows: int) -> Range:
-        """The next range after `position`, about `max_rows` at most; empty (`start == end`) when there is none now."""
+        """Returns the next range after `position`, of at most about `max_rows`; empty (`start == end`) if there is none
+        now."""
 
     @abstractmethod
     def read(self, piece: Range) -> Rows: ...
 
     @abstractmethod
     def fraction(self, position: Position) -> float | None:
-        """How much of a finite source lies before `position`, 0..1; None if endless."""
+        """Returns how much of a finite source lies before `position`, 0..1; None if it is endless."""
 
 
 class LiveSource(Source):
-    """A stream whose tuples arrive as time passes: numbered from 0, positions are {"index": n}; admitted by a policy,
-    not by `advance`."""
+    """A stream whose tuples arrive as time passes. Its offsets count from 0, and a position is {"index": n}. A policy
+    admits its tuples, not `advance`."""
 
-    marked = False  # some of its numbers are no tuples: `due` tells them
+    marked = False  # whether some offsets hold watermark or gap rows, not tuples: see `due`
 
     @abstractmethod
     def arrived_by(self, now_us: int) -> int:
-        """How many tuples have arrived."""
+        """Returns how many tuples have arrived."""
 
     @abstractmethod
     def arrivals_us(self, first: int, end: int) -> Times:
-        """When they arrived, in order; `end` is at most `arrived_by`."""
+        """Returns when the tuples first..end-1 arrived, in order; `end` is at most `arrived_by`."""
 
     @abstractmethod
     def complete_us(self, now_us: int) -> int | None:
-        """Every tuple that has not arrived by now has this timestamp or a later one, but for the allowed lateness."""
+        """Returns the watermark now: every tuple still to arrive has this timestamp or a later one, except for
+        LATENESS."""
 
     def progress_before(self, number: int, arrival_us: int) -> int | None:
-        """The same, for whoever has all tuples before this one, which arrived then."""
+        """Returns the watermark of a reader that has all tuples before this one, which arrived at `arrival_us`."""
         return arrival_us
 
     @abstractmethod
     def total(self) -> int | None:
-        """How many tuples the stream has in all; None if endless, or not known yet."""
+        """Returns how many tuples the stream has in all; None if it is endless, or if that is not known yet."""
 
     def due(self, first: int, end: int) -> npt.NDArray[np.bool_] | None:
-        """Which of them somebody waits for; None: all. The others are read with whatever follows them, and cost
-        nothing."""
+        """Returns which of these offsets have a reader waiting for them; None: all. The others are read together with
+        those that follow them, and cost nothing."""
         return None
 
     def piece(self, name: str, first: int, end: int, progress_us: int | None, ended: bool) -> Range:

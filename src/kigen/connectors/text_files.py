@@ -1,9 +1,9 @@
-"""A stream in lines of text (csv, JSON lines): ranges of bytes on the driver, cut at record ends.
+"""Reads a stream from text files (csv, JSON lines): hands out ranges of bytes on the driver, cut at record ends.
 
-Invariant: a position is the start of a record, with its physical line; ranges never span files; a range starts where
-the one before it ended. A last line without a line end is a record only if the file is known to be complete
-(`_is_complete`). Cost: `advance` reads the bytes it hands out once, and parses only the last record; `read` adds a
-checksum, 2-4 % of parsing. What a row takes is learned as it goes.
+Invariant: a position is the start of a record, with its physical line. Ranges never span files, and a range starts
+where the one before it ended. A last line without a line end is a record only if the file is known to be complete
+(`_is_complete`). Cost: `advance` reads the bytes that it hands out once, and parses only the last record; `read` adds a
+checksum, 2-4 % of parsing. The average size of a row is learned from the ranges before.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from kigen.connectors.ahead import Ahead
-from kigen.connectors.csv.records import Offsets
 from kigen.connectors.input_files import Files
-from kigen.connectors.options import check_names, path_of
+from kigen.connectors.options import path_of, suffixes_of
 from kigen.connectors.source_base import InputError, Position, Range, Rows, Source, checked
 from kigen.plan.logical import SourceStream
 
+Offsets = npt.NDArray[np.int64]  # of bytes
 LONGEST_RECORD = 64 << 20
 _LARGEST_RANGE = 128 << 20
-SETTLED_S = 10.0  # a file that nobody wrote to for so long is complete, whatever its last byte
+SETTLED_S = 10.0  # a file without writes for this long is complete, whatever its last byte is
 _NOTHING = pa.table({})
-_LOOK_BACK = 8  # record bounds kept, from the last: where a hint of the range's last timestamp is sought
+_LOOK_BACK = 8  # record bounds that are kept, from the last: the hint of the last timestamp comes from one of them
 
 
 @dataclass(frozen=True)
 class Span:
-    """The bytes of one range."""
+    """Bytes of one range."""
 
     name: str
     data: bytes
@@ -42,22 +43,19 @@ class Span:
 
 @dataclass(frozen=True)
 class Cut:
-    """Some records from the start of a buffer: how many, and the bounds of the last few; the last bound is where they
-    end."""
+    """Records from the start of a buffer: how many, and the bounds of the last few. They end at the last bound."""
 
     rows: int
     bounds: list[int]
 
 
 class TextSource(Source):
-    suffixes: tuple[str, ...] = ()
-    options: tuple[str, ...] = ("path",)
+    """A source over text files. Subclasses say where records end and how to parse them."""
 
     def __init__(
         self, stream: SourceStream, directory: str, started_us: int | None = None, draining: bool = True
     ) -> None:
         owner = f"stream '{stream.name}'"
-        check_names(owner, stream.source, self.options)
         if stream.timestamp is None:
             raise InputError(
                 f"{owner} comes from a file: write TIMESTAMP BY and the column that holds each tuple's time"
@@ -65,26 +63,26 @@ class TextSource(Source):
         self.stream = stream
         self.timestamp = stream.timestamp
         self.ahead = Ahead.of_file(stream, started_us)
-        self.files = Files(path_of(owner, stream.source), directory, self.suffixes)
+        self.files = Files(path_of(owner, stream.source), directory, suffixes_of(stream.source))
         self._row_bytes = 0.0
         self._draining = draining
-        self._sizes: dict[str, int] = {}  # draining: of each file, when it was first looked at
+        self._sizes: dict[str, int] = {}  # draining: the size of each file when it was first looked at
 
     @abstractmethod
     def data_start(self, name: str) -> tuple[int, int]:
-        """Byte and line of the file's first record; raises InputError if there can be none."""
+        """Returns byte and line of the file's first record; raises InputError if there can be none."""
 
     @abstractmethod
     def ends(self, data: bytes) -> Offsets:
-        """Offsets just after each record of `data` that a line feed ends."""
+        """Returns the offsets just after each record of `data` that a line feed ends."""
 
     @abstractmethod
     def is_plain(self, data: bytes) -> bool:
-        """Whether every line feed in `data` surely ends a record."""
+        """Returns whether every line feed in `data` certainly ends a record."""
 
     @abstractmethod
     def record_ts_us(self, name: str, record: bytes) -> int | None:
-        """The record's timestamp, None if it has none."""
+        """Returns the record's timestamp; None if it has none."""
 
     @abstractmethod
     def parse(self, span: Span) -> Rows: ...
@@ -137,7 +135,7 @@ class TextSource(Source):
         return {"file": name, "byte": byte, "line": line}
 
     def _skip_empty(self, position: Position) -> Position:
-        """The same place, or the start of the next file that holds records if this one is finished."""
+        """Returns the same position, or the start of the next file with records if this file is finished."""
         if int(position["byte"]) < self._size(position["file"]):
             return position
         for name in self.files.after(position["file"]):
@@ -147,7 +145,7 @@ class TextSource(Source):
         return position
 
     def _size(self, name: str) -> int:
-        """Draining reads a file as it was when it was first looked at, so that one that grows comes to an end."""
+        """Returns the size to read to. Draining uses the first size it saw, so that a growing file comes to an end."""
         if not self._draining:
             return self.files.size(name)
         if name not in self._sizes:
@@ -155,12 +153,13 @@ class TextSource(Source):
         return self._sizes[name]
 
     def _is_complete(self, name: str) -> bool:
-        """Whether a last line without a line end is a record: else it may be half of one that somebody is writing."""
+        """Returns whether a last line without a line end is a record, and not half of one that is still being
+        written."""
         return self._draining or bool(self.files.after(name)) or self.files.age_s(name) > SETTLED_S
 
     def _take(self, name: str, start: int, line: int, size: int, max_rows: int) -> tuple[bytes, Cut] | None:
-        """Bytes from `start`, and at most `max_rows` records in them; None: only the beginning of a record is there
-        yet."""
+        """Returns bytes from `start` and at most `max_rows` records in them; None if only the beginning of a record has
+        been written so far."""
         want = min(self._guess(max_rows), _LARGEST_RANGE)
         while True:
             data = self.files.read(name, start, min(want, size - start))
@@ -179,11 +178,11 @@ class TextSource(Source):
             want *= 4
 
     def _guess(self, max_rows: int) -> int:
-        """Bytes of that many rows: rather too few than too many where that spares finding the exact place."""
+        """Guesses the bytes of that many rows: a little too few for large ranges, which saves finding the exact end."""
         return int(max_rows * (self._row_bytes or 64.0) * (0.99 if max_rows >= 4096 else 1.02)) + 256
 
     def _cut(self, data: bytes, at_end: bool, max_rows: int) -> Cut | None:
-        """At most `max_rows` records from the start of `data`; None if not even one ends in it."""
+        """Returns at most `max_rows` records from the start of `data`; None if not even one ends in it."""
         if self.is_plain(data):
             rows = data.count(b"\n") + (at_end and not data.endswith(b"\n"))
             if rows <= max_rows:

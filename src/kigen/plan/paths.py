@@ -1,8 +1,7 @@
-"""Which files an app reads and which it writes, and where the two meet: an output must touch neither an input nor
-another output.
+"""Finds outputs of an app that would overwrite one of its inputs or another output.
 
-Paths are compared as the file system sees them: symbolic links are followed, two names of one file are one, and an
-input that is a directory or a pattern counts with every name that it would read. Files are looked at, never opened.
+Paths are compared as the file system sees them: symbolic links are followed, two names of one file count as one, and an
+input that is a directory or a pattern stands for every name that it would read. Files are looked at, but never opened.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from kigen.plan.connector_specs import connector_named
 from kigen.plan.logical import LINK, App, Connector
 
-SUFFIXES = {"csv": (".csv",), "jsonl": (".jsonl", ".ndjson", ".json"), "parquet": (".parquet",)}
-_PART = "part-00000.parquet"  # what a directory of parquet holds
+_PART = "part-00000.parquet"  # a file in an output directory of parquet
 _BAD_NAME = re.compile(r"[/\\\x00-\x1f\x7f]")
-_LONGEST_NAME = 200  # bytes: a file name of ours is not much longer
+_LONGEST_NAME = 200  # bytes: the names of our files are only a little longer
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Input:
     suffixes: tuple[str, ...]
 
     def files(self) -> list[str]:
-        """Those that are there now, links followed."""
+        """Returns the files that exist now, with links followed."""
         if os.path.isdir(self.path):
             found = [os.path.join(self.path, name) for name in os.listdir(self.path) if self._is_read(name)]
         elif os.path.exists(self.path) or not glob.has_magic(self.path):
@@ -38,7 +37,7 @@ class Input:
         return [os.path.realpath(path) for path in found]
 
     def would_read(self, file: str) -> bool:
-        """Whether a file of this (real) name is, or would become, part of the input."""
+        """Returns whether a file of this (real) name is, or would become, part of the input."""
         if any(_same(file, other) for other in self.files()):
             return True
         if os.path.isdir(self.path):
@@ -54,7 +53,7 @@ class Output:
     owner: str
     path: str  # absolute
     is_folder: bool
-    key: str  # tells one output of an app from another, for whoever knows where it was written
+    key: str  # identifies the output within the app, so that an error can point at the text that declares it
 
     @property
     def real(self) -> str:
@@ -67,7 +66,7 @@ class Output:
         return any(_within(path, self.real) for path in below) or taken.would_read(os.path.join(self.real, _PART))
 
     def is_also(self, other: Output) -> bool:
-        """Both write the same, or what one takes for a folder is a file to the other."""
+        """Returns whether both write the same path, or one would write a file where the other needs a folder."""
         mine, theirs = self.real, other.real
         if _same(mine, theirs):
             return True
@@ -76,20 +75,19 @@ class Output:
 
 
 def inputs_of(app: App, app_file: str | None = None) -> list[Input]:
-    found = [
-        Input(
-            f"the input of stream {stream.name}",
-            _full(app, str(stream.source.option("path"))),
-            SUFFIXES[stream.source.name],
-        )
-        for stream in app.streams
-        if stream.source.name in SUFFIXES
-    ]
+    """Returns the files that the app's streams read, and the app file itself if it is given."""
+    found: list[Input] = []
+    for stream in app.streams:
+        spec = connector_named(stream.source.name)
+        if spec is not None and spec.suffixes:
+            path = _full(app, str(stream.source.option("path")))
+            found.append(Input(f"the input of stream {stream.name}", path, spec.suffixes))
     return found if app_file is None else [*found, Input("the app file itself", os.path.abspath(app_file), ("",))]
 
 
 def outputs_of(app: App, folder: str | None = None, others: Mapping[str, str] | None = None) -> Iterator[Output]:
-    """`folder`: that of --output. `others`: more files that the run writes, such as a report, by what they are."""
+    """Yields the outputs of the app. `folder` is that of --output; `others` maps the kinds of further files that the
+    run writes, such as a report, to their paths."""
     for query in app.queries:
         if query.into is not None and query.into.name != LINK:
             yield from _output(app, query.into, f"the output of query {query.name}", f"query {query.name}")
@@ -105,15 +103,15 @@ def outputs_of(app: App, folder: str | None = None, others: Mapping[str, str] | 
 
 
 def _output(app: App, into: Connector, owner: str, key: str) -> Iterator[Output]:
-    path = into.option("path")
+    path, spec = into.option("path"), connector_named(into.name)
     if isinstance(path, str):
-        yield Output(owner, _full(app, path), into.name == "parquet", key)
+        yield Output(owner, _full(app, path), spec is not None and spec.writes_folder, key)
 
 
 def conflicts(
     app: App, folder: str | None = None, app_file: str | None = None, others: Mapping[str, str] | None = None
 ) -> list[tuple[Output, str]]:
-    """Outputs that cannot be, each with what is wrong with it."""
+    """Returns the outputs that conflict with an input or with another output, each with a message."""
     taken, before, wrong = inputs_of(app, app_file), list[Output](), list[tuple[Output, str]]()
     for output in outputs_of(app, folder, others):
         met = next((i for i in taken if output.meets(i)), None)
@@ -127,11 +125,11 @@ def conflicts(
 
 
 def bad_name(name: str) -> str | None:
-    """What keeps a name from being that of a file; None: nothing does."""
+    """Returns why a name cannot be the name of a file; None if it can."""
     if _BAD_NAME.search(name):
-        return "holds a slash or a character that cannot be printed"
+        return "contains a slash or a character that cannot be printed"
     if name in ("", ".", ".."):
-        return "is no name"
+        return "is not a name"
     return f"is longer than {_LONGEST_NAME} bytes" if len(name.encode(errors="replace")) > _LONGEST_NAME else None
 
 
@@ -153,7 +151,8 @@ def _within(path: str, folder: str) -> bool:
 
 
 def _matches(pattern: str, file: str) -> bool:
-    """Whether a pattern with * ? [..] and ** would find this file. The part before the first of them may be a link."""
+    """Returns whether a pattern with * ? [..] and ** would find this file. The part before the first wildcard may be a
+    link."""
     parts = pattern.split("/")
     first = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     wanted = "/".join([os.path.realpath("/".join(parts[:first]) or "/"), *parts[first:]])

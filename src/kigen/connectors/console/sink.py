@@ -1,5 +1,5 @@
-"""`INTO console`: results as lines on standard output, for people; what was printed cannot be taken back, so a replay
-prints again."""
+"""Prints `INTO console`: results as lines on standard output, for people. Printed lines cannot be withdrawn, so a
+replay prints them again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kigen.connectors.encoding import output_columns
 from kigen.connectors.sink_base import Sink, SinkPosition
 from kigen.plan.types import Schema, Type
 
-_LONGEST = 1000  # lines of one table
+_LONGEST = 1000  # lines per table
 
 
 class ConsoleSink(Sink):

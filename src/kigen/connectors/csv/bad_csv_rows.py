@@ -1,8 +1,7 @@
-"""The slow csv path: a range that holds a bad row is read as text, so that each bad row is found with its line, field
-and text.
+"""Parses csv slowly: reads a range with a bad row as text, to find each bad row with its line, field and text.
 
-Invariant: rows that are not bad come out exactly as on the fast path. Cost: a second parse and one cast a column, more
-by the number of bad values.
+Invariant: rows that are not bad come out exactly as on the fast path. Cost: a second parse and one cast per column, and
+more casts with the number of bad values.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ import pyarrow.csv as pcsv
 from kigen.connectors.ahead import NO_LIMIT, Ahead
 from kigen.connectors.bad_rows import BadRows, null_timestamp, shown, wrong_type
 from kigen.connectors.casting import convert, with_ts
-from kigen.connectors.csv.records import Offsets, is_open, record_starts
+from kigen.connectors.csv.records import is_open, record_starts
 from kigen.connectors.source_base import Rows
-from kigen.connectors.text_files import Span
+from kigen.connectors.text_files import Offsets, Span
 from kigen.plan.logical import SourceStream
 
 
@@ -79,13 +78,14 @@ def parse_by_text(
 
 
 def _lines(span: Span, starts: Offsets) -> Offsets:
-    """The physical line of each record."""
+    """Returns the physical line of each record."""
     newlines = np.flatnonzero(np.frombuffer(span.data, np.uint8) == 10)
     return np.asarray(span.line + np.searchsorted(newlines, starts), np.int64)
 
 
 def _texts(data: bytes, width: int, places: tuple[int, ...]) -> tuple[list[pa.Array], dict[int, tuple[int, str]]]:
-    """The declared columns as bytes, and by row number (of all rows) the rows with a wrong number of fields."""
+    """Returns the declared columns as bytes, and the rows with a wrong number of fields by their number among all
+    rows."""
     wrong: dict[int, tuple[int, str]] = {}
 
     def note(row: Any) -> str:
@@ -94,8 +94,8 @@ def _texts(data: bytes, width: int, places: tuple[int, ...]) -> tuple[list[pa.Ar
 
     if not data.strip(b"\r\n"):
         return [pa.array([], pa.binary()) for _ in places], wrong
-    # The parser decodes the text of a row of wrong width, and gives up if it cannot: byte by byte as characters it
-    # always can.
+    # The parser decodes the text of a row of wrong width and gives up if it cannot. With every byte as one character
+    # it always can.
     is_utf8 = _is_utf8(data)
     data = data if is_utf8 else data.decode("latin-1").encode()
     wanted = {f"f{place}": pa.binary() for place in places}

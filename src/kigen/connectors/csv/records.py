@@ -1,9 +1,9 @@
-"""Where the records of CSV text end: vectorised by the parity of quotes.
+"""Finds where the records of CSV text end, vectorised by the parity of quotes.
 
-Invariant: text that starts at a record's beginning is cut exactly where the parser (pyarrow.csv) ends a record: a quote
-opens a quoted field only as the first byte of a field, `""` inside one is a quote, any other quote is an ordinary byte.
-Cost: a few passes over the bytes; one regular expression pass where an unquoted field holds a quote, since parity fails
-there.
+Invariant: text that starts at the beginning of a record is cut exactly where the parser (pyarrow.csv) ends a record. A
+quote opens a quoted field only as the first byte of a field, `""` inside one is a quote, and any other quote is an
+ordinary byte. Cost: a few passes over the bytes, and one regular expression pass where an unquoted field contains a
+quote, because parity fails there.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import re
 import numpy as np
 import numpy.typing as npt
 
-Offsets = npt.NDArray[np.int64]
+from kigen.connectors.text_files import Offsets
+
 _QUOTE, _NEWLINE, _RETURN, _COMMA = 34, 10, 13, 44
 _FIELD = re.compile(rb'(?:"(?:[^"]|"")*(?P<closed>")?[^,\r\n]*|[^",\r\n][^,\r\n]*|)(?P<end>,|\r\n|\n|\r|\Z)')
 
 
 def record_ends(data: bytes) -> Offsets:
-    """Offsets just after each line feed outside quotes."""
+    """Returns the offsets just after each line feed outside quotes."""
     octets = np.frombuffer(data, np.uint8)
     newlines = np.flatnonzero(octets == _NEWLINE)
     quotes = _quotes(data, octets)
@@ -30,13 +31,14 @@ def record_ends(data: bytes) -> Offsets:
 
 
 def is_open(data: bytes) -> bool:
-    """Whether the text ends inside a quoted field."""
+    """Returns whether the text ends inside a quoted field."""
     quotes = _quotes(data, np.frombuffer(data, np.uint8))
     return _scan(data)[1] if quotes is None else bool(len(quotes) % 2)
 
 
 def record_starts(data: bytes) -> Offsets:
-    """Offsets of all records but empty lines, a lone carriage return ending a record too, as for the parser."""
+    """Returns the offsets of all records except empty lines. A lone carriage return ends a record, as for the
+    parser."""
     if not data:
         return np.empty(0, np.int64)
     octets = np.frombuffer(data, np.uint8)
@@ -57,7 +59,7 @@ def _outside(positions: Offsets, quotes: Offsets) -> npt.NDArray[np.bool_]:
 
 
 def _quotes(data: bytes, octets: npt.NDArray[np.uint8]) -> Offsets | None:
-    """Positions of the quotes, or None where one stands in an unquoted field, so that parity says nothing."""
+    """Returns the positions of the quotes; None if one is inside an unquoted field, because parity then fails."""
     if _QUOTE not in data:
         return np.empty(0, np.int64)
     quotes = np.flatnonzero(octets == _QUOTE)
@@ -70,7 +72,7 @@ def _quotes(data: bytes, octets: npt.NDArray[np.uint8]) -> Offsets | None:
 
 
 def _scan(data: bytes) -> tuple[Offsets, bool]:
-    """The slow, obvious way, field by field: ends of records, and whether a quoted field stays open."""
+    """Scans field by field, slowly: returns the ends of records and whether a quoted field stays open."""
     ends: list[int] = []
     at, inside = 0, False
     while at < len(data):

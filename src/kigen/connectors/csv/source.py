@@ -1,8 +1,8 @@
-"""`FROM csv (path = ...)`: RFC 4180 with a header; columns are found by name.
+"""Reads `FROM csv (path = ...)`: RFC 4180 with a header; columns are found by name.
 
-Invariant: a range of bytes gives the same rows however the file was cut; an unquoted empty field is NULL, `""` the
-empty string. Cost: pyarrow.csv straight into the declared types; only a range that holds a bad row is read again as
-text, column by column (`csv_bad_rows`).
+Invariant: a range of bytes gives the same rows however the file was cut. An unquoted empty field is NULL, and `""` is
+the empty string. Cost: pyarrow.csv parses straight into the declared types; only a range with a bad row is read again
+as text, column by column (`bad_csv_rows`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import pyarrow.csv as pcsv
 from kigen.connectors.casting import FALSE_TEXTS, TRUE_TEXTS, are_in_range, csv_type, iso_us, with_ts, without_zone
 from kigen.connectors.columns import place_of
 from kigen.connectors.csv.bad_csv_rows import parse_by_text
-from kigen.connectors.csv.records import Offsets, is_open, record_ends
+from kigen.connectors.csv.records import is_open, record_ends
 from kigen.connectors.source_base import InputError, Rows
-from kigen.connectors.text_files import Span, TextSource
+from kigen.connectors.text_files import Offsets, Span, TextSource
 from kigen.plan.types import Type
 
 _BOM = b"\xef\xbb\xbf"
@@ -36,10 +36,8 @@ class Header:
 
 
 class CsvSource(TextSource):
-    suffixes = (".csv",)
-
     def __init__(self, *args: object) -> None:
-        super().__init__(*args)  # type: ignore[arg-type]  # handed on as they are
+        super().__init__(*args)  # type: ignore[arg-type]  # passed on unchanged
         self._headers: dict[str, Header] = {}
 
     def header(self, name: str) -> Header:
@@ -61,7 +59,7 @@ class CsvSource(TextSource):
         place = self.header(name).places[self.timestamp]
         try:
             fields = next(csv.reader(io.StringIO(record.decode("utf-8", "replace"), newline="")), [])
-        except csv.Error:  # a very long field: there will be another record to take the hint from
+        except csv.Error:  # a very long field: another record gives the hint
             return None
         return iso_us(fields[place]) if place < len(fields) else None
 

@@ -1,6 +1,6 @@
-"""The slow path of JSON lines: line by line, so that each bad row is found with its line, field and text.
+"""Parses JSON lines slowly, line by line, to find each bad row with its line, field and text.
 
-Invariant: a line that pyarrow.json would read comes out the same here; what it would refuse is a bad row here.
+Invariant: a line that pyarrow.json would accept gives the same row here; a line that it would refuse is a bad row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kigen.connectors.text_files import Span
 from kigen.plan.logical import SourceStream
 from kigen.plan.types import Type
 
-# Beside bool and int, which are told apart by hand.
+# Besides bool and int, which `_fits` tells apart.
 _PYTHON: dict[Type, tuple[type, ...]] = {
     Type.BOOLEAN: (),
     Type.BIGINT: (),
@@ -30,7 +30,7 @@ _PYTHON: dict[Type, tuple[type, ...]] = {
 
 
 class _Twice(ValueError):
-    """A key that stands twice in an object."""
+    """A key appears twice in an object."""
 
 
 def parse_by_line(span: Span, stream: SourceStream, timestamp: int, file: str, ahead: Ahead = NO_LIMIT) -> Rows:
@@ -86,7 +86,7 @@ def _column(entries: list[Any], index: int, stream: SourceStream, numbers: list[
 
 
 def _object(line: bytes, declared: set[str]) -> tuple[dict[str, Any], str | None]:
-    """The object on a line, or what is wrong with it."""
+    """Returns the object on a line, or what is wrong with it."""
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(items)
@@ -94,14 +94,14 @@ def _object(line: bytes, declared: set[str]) -> tuple[dict[str, Any], str | None
             keys = [key for key, _ in items]
             twice = next((key for key in keys if key in declared and keys.count(key) > 1), None)
             if twice is not None:
-                raise _Twice(f"key '{twice}' stands twice")
+                raise _Twice(f"key '{twice}' appears twice")
         return value
 
     try:
         value = json.loads(line.decode(), object_pairs_hook=pairs, parse_float=_finite)
         if not isinstance(value, dict):
             return {}, f"a JSON object required, found {shown(line.decode())}"
-        json.dumps(value, ensure_ascii=False).encode()  # refuses half a surrogate pair
+        json.dumps(value, ensure_ascii=False).encode()  # raises for half a surrogate pair
         return value, None
     except (ValueError, RecursionError) as error:
         return {}, f"a JSON object required, found {shown(line.decode(errors='backslashreplace'))}: {error}"

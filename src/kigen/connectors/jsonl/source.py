@@ -1,8 +1,9 @@
-"""`FROM jsonl (path = ...)`: one JSON object a line, columns by key; a missing key is NULL, other keys are ignored.
+"""Reads `FROM jsonl (path = ...)`: one JSON object per line, columns by key. A missing key is NULL; other keys are
+ignored.
 
-Invariant: a line is a row or a bad row by itself alone. Cost: pyarrow.json into the declared types; a range with
-anything unusual in it is read again line by line (`jsonl_bad_rows`). What reaches pyarrow is guarded: it dies on a bare
-`null`, and takes two objects on a line for two rows.
+Invariant: whether a line is a row or a bad row depends on that line alone. Cost: pyarrow.json parses into the declared
+types; a range with anything unusual in it is read again line by line (`bad_json_rows`). Input is checked before pyarrow
+sees it, because pyarrow crashes on a bare `null` and reads two objects on one line as two rows.
 """
 
 from __future__ import annotations
@@ -15,10 +16,9 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from kigen.connectors.casting import convert_texts, iso_us, with_ts
-from kigen.connectors.csv.records import Offsets
 from kigen.connectors.jsonl.bad_json_rows import parse_by_line
 from kigen.connectors.source_base import Rows
-from kigen.connectors.text_files import Span, TextSource
+from kigen.connectors.text_files import Offsets, Span, TextSource
 from kigen.plan.types import Type
 
 _BOM = b"\xef\xbb\xbf"
@@ -27,8 +27,6 @@ _BRACE, _NEWLINE, _RETURN = 123, 10, 13
 
 
 class JsonlSource(TextSource):
-    suffixes = (".jsonl", ".ndjson", ".json")
-
     def data_start(self, name: str) -> tuple[int, int]:
         return (len(_BOM) if self.files.read(name, 0, len(_BOM)) == _BOM else 0), 1
 
@@ -52,7 +50,7 @@ class JsonlSource(TextSource):
         return Rows(with_ts(columns, self.stream.schema, self.timestamp))
 
     def _parse_fast(self, data: bytes) -> list[pa.ChunkedArray] | None:
-        """The declared columns, or None if any line needs a closer look."""
+        """Returns the declared columns; None if any line must be parsed by itself."""
         rows = _plain_rows(data)
         if not rows:
             return None
@@ -83,7 +81,7 @@ class JsonlSource(TextSource):
 
 
 def _plain_rows(data: bytes) -> int:
-    """How many lines hold something, if each of them begins with a brace and no number is a word; else 0."""
+    """Returns the number of non-empty lines if each begins with a brace and no number is a word; else 0."""
     if b"NaN" in data or b"Inf" in data:
         return 0
     octets = np.frombuffer(data, np.uint8)

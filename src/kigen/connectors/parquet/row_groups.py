@@ -1,10 +1,9 @@
-"""Decoded row groups of a stream's parquet files, the next ones ahead of time: a thread decodes them while this batch
-is computed.
+"""Decodes row groups of a stream's parquet files ahead of time, in a thread, while the current batch is computed.
 
-Invariant: `get` gives what decoding the groups gives, whoever decoded them; an error of a group is raised when that
-group is asked for. Reading ahead begins when groups are asked for in order, and reaches as far as the last request did,
-within `AHEAD_BYTES`. Cost: a group is decoded once while requests pass through it in order; memory is what lies ahead,
-and the group asked for last.
+Invariant: `get` returns what decoding the groups returns, whichever thread decoded them; an error in a group is raised
+when that group is requested. Reading ahead begins when groups are requested in order. It reaches as far as the last
+request did, within `AHEAD_BYTES`. Cost: a group is decoded once while requests pass through it in order; memory holds
+the groups ahead and the group requested last.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ AHEAD_BYTES = 512 << 20
 
 
 class RowGroups:
-    """`decode` reads a group; `following` names the groups after one, in order."""
+    """Row groups by (file, number). `decode` reads a group; `following` yields the groups after one, in order."""
 
     def __init__(self, decode: Callable[[Group], pa.Table], following: Callable[[Group], Iterator[Group]]) -> None:
         self._decode, self._following = decode, following
-        self._known: dict[Group, Future[pa.Table]] = {}  # decoded, or being so
+        self._known: dict[Group, Future[pa.Table]] = {}  # decoded, or being decoded
         self._goal: list[Group] = []  # to be decoded ahead
-        self._last: Group | None = None  # asked for
+        self._last: Group | None = None  # requested
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def get(self, groups: list[Group]) -> list[pa.Table]:
-        """The tables of neighbouring groups."""
+        """Returns the tables of neighbouring groups."""
         in_order = self._last is not None and groups[0] in (self._last, *islice(self._following(self._last), 1))
         with self._lock:
             for group in [g for g in self._known if not in_order or g < groups[0]]:
@@ -59,7 +58,7 @@ class RowGroups:
             group, future = task
             try:
                 future.set_result(self._decode(group))
-            except Exception as error:  # told to whoever asks for the group
+            except Exception as error:  # raised when the group is requested
                 future.set_exception(error)
 
     def _next(self) -> tuple[Group, Future[pa.Table]] | None:

@@ -1,7 +1,7 @@
-"""`INTO parquet (path = ...)`: a directory of part-00000.parquet, part-00001.parquet, ...
+"""Writes `INTO parquet (path = ...)`: a directory of part-00000.parquet, part-00001.parquet, ...
 
-Invariant: a part appears by a rename, complete, and its number says its place. Small results wait in memory until
-`commit` makes a part of them; large ones come as finished parts, which are renamed.
+Invariant: a part appears complete, by a rename, and its number gives its place in the order. Small results wait in
+memory until `commit` makes them a part; large results arrive as finished parts, which are renamed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kigen.plan.types import Schema
 _PART = re.compile(r"part-([0-9]{5,})\.parquet")
 _TEMPORARY = re.compile(r"\.part-[0-9]+\.parquet\.tmp")
 _LARGEST_WAITING = 64 << 20  # bytes
-_GROUP_ROWS = 1 << 19  # of a row group, about
+_GROUP_ROWS = 1 << 19  # per row group, about
 
 
 class ParquetEncoder(Encoder):
@@ -42,8 +42,8 @@ class ParquetEncoder(Encoder):
 
 
 class _Part(Encoding):
-    """Times and numbers mostly grow: their differences are small, and take half the time and far less room than a
-    dictionary."""
+    """A part that is being written. Times and numbers mostly grow, so their differences are small: delta encoding takes
+    half the time of a dictionary and far less space."""
 
     def __init__(self, encoder: ParquetEncoder, path: str) -> None:
         self._encoder, schema = encoder, encoder.arrow_schema
@@ -80,14 +80,14 @@ class ParquetSink(Sink):
         self._encoder = ParquetEncoder(schema, is_stream)
         self._waiting: list[pa.Table] = []
         self._parts = 0
-        self._renamed = False  # since the directory was last synced
+        self._renamed = False  # whether a part was renamed since the directory was last synced
 
     @property
     def arrow_schema(self) -> pa.Schema:
         return self._encoder.arrow_schema
 
     def open(self, position: SinkPosition | None) -> None:
-        """Only names that a sink gives are touched: other files in the directory stay."""
+        """Removes only files named like parts; other files in the directory stay."""
         make_directories(self.path, self.syncs)
         self._waiting, self._parts = [], 0 if position is None else int(position["parts"])
         for name in os.listdir(self.path):
@@ -97,8 +97,8 @@ class ParquetSink(Sink):
         missing = next((n for n in range(self._parts) if not os.path.exists(self._part(n))), None)
         if missing is not None:
             message = (
-                f"the checkpoint needs its first {self._parts} parts, and this one is not there: put it back, "
-                "or use a new checkpoint"
+                f"the checkpoint needs the first {self._parts} parts, and this one is missing: restore it, or use a "
+                "new checkpoint"
             )
             raise InputError(message, self._part(missing))
         if self.syncs:
@@ -150,7 +150,7 @@ class ParquetSink(Sink):
 
 
 def _distinct(schema: Schema) -> list[str]:
-    """Column names, a repeated one numbered: parquet readers refuse two of one name."""
+    """Returns the column names with repeated ones numbered, because parquet readers refuse equal names."""
     names: list[str] = []
     for column in schema:
         name, count = column.name, 1

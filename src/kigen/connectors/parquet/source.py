@@ -1,9 +1,9 @@
-"""`FROM parquet (path = ...)`: ranges of rows, counted by row group.
+"""Reads `FROM parquet (path = ...)`: ranges of rows, counted by row group.
 
-Invariant: a position is (file, row group, row in it); ranges never span files; values are taken over losslessly or
-refused. A range's checksum is that of the bytes of its whole row groups. Cost: a row group is decoded once while ranges
-pass through it, and ahead of time (kigen.connectors.parquet.row_groups); the driver reads footers and the timestamp
-column.
+Invariant: a position is (file, row group, row in it), and ranges never span files. Values are converted without loss or
+refused. The checksum of a range is that of the bytes of its whole row groups. Cost: a row group is decoded once while
+ranges pass through it, and ahead of time (kigen.connectors.parquet.row_groups); the driver reads footers and the
+timestamp column.
 """
 
 from __future__ import annotations
@@ -23,31 +23,28 @@ from kigen.connectors.bad_rows import BadRows, null_timestamp, wrong_type
 from kigen.connectors.casting import bisect_cast, in_range, with_ts
 from kigen.connectors.columns import place_of
 from kigen.connectors.input_files import Files
-from kigen.connectors.options import check_names, path_of
+from kigen.connectors.options import path_of, suffixes_of
 from kigen.connectors.parquet.row_groups import Group, RowGroups
 from kigen.connectors.source_base import InputError, Position, Range, Rows, Source, checked
 from kigen.plan.logical import SourceStream
 from kigen.plan.types import Type
 
-_CHECKSUM = b"kigen.checksum"  # in a decoded group's metadata
+_CHECKSUM = b"kigen.checksum"  # a key in the metadata of a decoded group
 
 
 class ParquetSource(Source):
     def __init__(self, stream: SourceStream, directory: str, started_us: int | None = None) -> None:
         owner = f"stream '{stream.name}'"
-        check_names(owner, stream.source, ("path",))
         if stream.timestamp is None:
             raise InputError(
                 f"{owner} comes from a file: write TIMESTAMP BY and the column that holds each tuple's time"
             )
         self.stream, self.timestamp = stream, stream.timestamp
         self.ahead = Ahead.of_file(stream, started_us)
-        self.files = Files(path_of(owner, stream.source), directory, (".parquet",))
+        self.files = Files(path_of(owner, stream.source), directory, suffixes_of(stream.source))
         self._footers: dict[str, tuple[pq.FileMetaData, tuple[str, ...]]] = {}
         self._groups = RowGroups(self._decode, self._following)
-        self._times: tuple[Group, pa.Table] | None = (
-            None  # the timestamps of the latest group that the driver looked at
-        )
+        self._times: tuple[Group, pa.Table] | None = None  # timestamps of the last group that the driver looked at
 
     def initial(self) -> Position:
         for name in self.files.names:
@@ -123,7 +120,7 @@ class ParquetSource(Source):
         return Rows(with_ts(columns, self.stream.schema, self.timestamp), skipped, errors)
 
     def _next_row(self, position: Position) -> dict[str, Any] | None:
-        """The place of the next row at or after `position`; None if there is none."""
+        """Returns the position of the next row at or after `position`; None if there is none."""
         name, group, row = position["file"], int(position["group"]), int(position["row"])
         for file in (name, *self.files.after(name)):
             sizes = self._sizes(file)
@@ -149,7 +146,7 @@ class ParquetSource(Source):
         return [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
 
     def _following(self, group: Group) -> Iterator[Group]:
-        """The groups after one, over all files."""
+        """Yields the groups after one, over all files."""
         name, number = group
         for file in (name, *self.files.after(name)):
             yield from ((file, i) for i in range(number + 1 if file == name else 0, len(self._sizes(file))))
@@ -170,7 +167,8 @@ class ParquetSource(Source):
             raise InputError(f"row group {number} cannot be read: {error}", self.files.full(name)) from error
 
     def _checksum(self, name: str, number: int, columns: list[str]) -> bytes:
-        """Of the bytes of these columns in a row group, compressed as they are: cheap beside decoding them."""
+        """Returns the checksum of the compressed bytes of these columns in a row group: cheap compared with
+        decoding."""
         group, found = self._footer(name)[0].row_group(number), 0
         with open(self.files.full(name), "rb") as file:
             for place in range(group.num_columns):
@@ -182,15 +180,15 @@ class ParquetSource(Source):
         return f"{number}:{found:08x};".encode()
 
     def _footer(self, name: str) -> tuple[pq.FileMetaData, tuple[str, ...]]:
-        """The file's metadata and its names of the declared columns; raises InputError if one is missing or of a wrong
-        type."""
+        """Returns the file's metadata and its names of the declared columns; raises InputError if a column is missing
+        or has a wrong type."""
         if name not in self._footers:
             path = self.files.full(name)
             try:
                 with pq.ParquetFile(path) as file:
                     footer, schema = file.metadata, file.schema_arrow
             except (OSError, pa.ArrowException) as error:
-                raise InputError(f"not a parquet file that can be read: {error}", path) from error
+                raise InputError(f"cannot be read as a parquet file: {error}", path) from error
             names = []
             for column in self.stream.schema:
                 found = schema.names[place_of(column.name, schema.names, path, None, "the file")]
@@ -207,7 +205,7 @@ class ParquetSource(Source):
 
 
 def _text(value: pa.Scalar) -> str:
-    """A value for people. Python's own times end with the year 9999, and Arrow's texts are made of them."""
+    """Returns a value as text. Python's times, which Arrow uses for text, end with the year 9999."""
     try:
         return str(value)
     except (OverflowError, ValueError):
@@ -230,7 +228,7 @@ def _may_become(found: pa.DataType, wanted: Type) -> bool:
 
 
 def cast_lossless(values: pa.Array, type_: Type) -> pa.Array:
-    """The declared type, or ArrowInvalid if a value does not fit; a timestamp without zone is UTC already."""
+    """Casts to the declared type; raises ArrowInvalid if a value does not fit. A timestamp without a zone is UTC."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if type_ is Type.TIMESTAMP and pa.types.is_timestamp(values.type):

@@ -1,9 +1,9 @@
-"""When the tuples of a synthetic stream are scheduled: microseconds after its start, by tuple index.
+"""Schedules the tuples of a synthetic stream: microseconds after its start, by tuple index.
 
-Invariant: `offsets_us(a, b)` is non-decreasing and a function of indices alone. Evenly spaced arrivals are arithmetic.
-Poisson arrivals are made in chunks: a chunk's length is gamma distributed, and given its length its arrivals are
-uniform order statistics, so that a place in the stream costs one number a chunk before it (cached) instead of one a
-tuple. Bursty arrivals are Poisson ones with time stretched outside bursts and compressed within.
+Invariant: `offsets_us(a, b)` never decreases and depends on the indices alone. Evenly spaced arrivals are arithmetic.
+Poisson arrivals are drawn in chunks: the length of a chunk is gamma distributed, and given its length, its arrivals are
+uniform order statistics. So finding a place in the stream costs one number per chunk before it (cached) instead of one
+per tuple. Bursty arrivals are Poisson arrivals with time stretched outside bursts and compressed within.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ from kigen.connectors.synthetic.random_chunks import CHUNK, chunk_generator, ser
 
 Times = npt.NDArray[np.int64]
 _GROUP = 1024  # chunk lengths that are drawn together
-_KEPT = 8  # chunks: a live source asks for the same ones many times a second
+_KEPT = 8  # chunks: a live source needs the same ones many times per second
 
 
-class Arrivals(ABC):
+class ArrivalProcess(ABC):
+    """Scheduled times of a stream with random access."""
+
     @abstractmethod
     def offsets_us(self, first: int, end: int) -> Times:
-        """Scheduled times of tuples first..end-1, after the stream's start."""
+        """Returns the scheduled times of tuples first..end-1, counted from the stream's start."""
 
     @abstractmethod
     def count_before(self, offset_us: int) -> int:
-        """How many tuples are scheduled before `offset_us`."""
+        """Returns how many tuples are scheduled before `offset_us`."""
 
 
-class Constant(Arrivals):
+class Constant(ArrivalProcess):
     def __init__(self, rate: float) -> None:
         self._rate = rate
 
@@ -45,12 +47,12 @@ class Constant(Arrivals):
         return guess + int(np.searchsorted(self.offsets_us(guess, guess + 4 + int(2 * self._rate / 1e6)), offset_us))
 
 
-class Poisson(Arrivals):
+class Poisson(ArrivalProcess):
     def __init__(self, rate: float, seed: int, stream: str) -> None:
         self._mean_us = 1e6 / rate
         self._lengths_key = series_key(seed, stream, "arrivals", "lengths")
         self._places_key = series_key(seed, stream, "arrivals", "places")
-        self._starts: list[Times] = []  # of the chunks of each group, and the next group's first
+        self._starts: list[Times] = []  # start of each chunk of a group, and of the next group's first chunk
         self._recent: dict[int, Times] = {}
 
     def offsets_us(self, first: int, end: int) -> Times:
@@ -64,8 +66,8 @@ class Poisson(Arrivals):
         group = 0
         while self._group(group)[-1] < offset_us:
             group += 1
-        # A chunk's last arrival is the next one's start: the first chunk that ends at or after the time holds the
-        # answer.
+        # A chunk's last arrival is the start of the next: the answer is in the first chunk that ends at or after the
+        # time.
         inside = int(np.searchsorted(self._group(group)[1:], offset_us))
         chunk = group * _GROUP + inside
         return chunk * CHUNK + int(np.searchsorted(self._chunk(chunk), offset_us))
@@ -93,18 +95,17 @@ class Poisson(Arrivals):
         return times
 
 
-class Bursty(Arrivals):
-    """`burst` times the usual rate for `lasting_us` of every `every_us`, from `phase_us` into it on; the mean of a
-    period stays `rate`."""
+class Bursty(ArrivalProcess):
+    """ArrivalProcess at `burst` times the usual rate for `lasting_us` of every `every_us`, beginning at `phase_us` into
+    it. The mean rate of a period stays `rate`."""
 
-    def __init__(self, base: Arrivals, burst: float, every_us: int, lasting_us: int, phase_us: int = 0) -> None:
+    def __init__(self, base: ArrivalProcess, burst: float, every_us: int, lasting_us: int, phase_us: int = 0) -> None:
         self._base, self._every, self._lasting = base, every_us, lasting_us
         low = every_us / (lasting_us * burst + every_us - lasting_us)  # intensity between bursts, for a mean of 1
         ends_us = phase_us + lasting_us
         self._knots = np.array([0.0, phase_us, ends_us, every_us])  # real time within a period
-        self._work = np.array(
-            [0.0, phase_us * low, phase_us * low + lasting_us * low * burst, every_us]
-        )  # even time that has passed by then
+        # Time at an even rate that has passed at each knot.
+        self._work = np.array([0.0, phase_us * low, phase_us * low + lasting_us * low * burst, every_us])
 
     def offsets_us(self, first: int, end: int) -> Times:
         periods, rest = np.divmod(self._base.offsets_us(first, end), self._every)
@@ -115,7 +116,7 @@ class Bursty(Arrivals):
         period, rest = divmod(offset_us, self._every)
         even = period * self._every + float(np.interp(rest, self._knots, self._work))
         first = max(0, self._base.count_before(int(even) - 4))
-        while True:  # rounding: look at the neighbourhood itself
+        while True:  # rounding: search the neighbourhood
             times = self.offsets_us(first, first + CHUNK)
             found = int(np.searchsorted(times, offset_us))
             if found < CHUNK:

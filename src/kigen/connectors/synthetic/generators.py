@@ -1,8 +1,8 @@
-"""The values of a synthetic column: `'normal(m, s)'`, `'uniform(a, b)'`, `'sequence'`, `'choice(a, b, c)'`, `'zipf(s,
-n)'`.
+"""Generates the values of a synthetic column: `'normal(m, s)'`, `'uniform(a, b)'`, `'sequence'`, `'choice(a, b, c)'`,
+`'zipf(s, n)'`.
 
-Invariant: the values of tuples first..end-1 depend on (seed, stream, column, indices) alone. BIGINT columns round; in a
-TIMESTAMP column a number is seconds after the scheduled time (which it is by itself without a generator).
+Invariant: the values of tuples first..end-1 depend on (seed, stream, column, indices) alone. BIGINT columns round. In a
+TIMESTAMP column a number is seconds after the scheduled time; without a generator the value is the scheduled time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LARGEST_ZIPF = 10_000_000
 
 
 def column_generator(stream: str, seed: int, column: Column, text: Any) -> Make:
-    """`text` is the option's value; None asks for the default of the column's type."""
+    """Returns the generator of a column. `text` is the option's value; None means the default of the column's type."""
     if text is None and column.type is Type.TIMESTAMP:
         return lambda first, end, times: pa.array(times).view(pa.timestamp("us"))
     text = _DEFAULTS[column.type] if text is None else text
@@ -49,12 +49,12 @@ def column_generator(stream: str, seed: int, column: Column, text: Any) -> Make:
         return _choice(owner, key, column, arguments)
     draw = _numeric(owner, kind, arguments)
     if draw is None or column.type is Type.BOOLEAN:
-        raise OptionError(f"{owner} is no generator of {column.type} values: write {_FORMS}", column.name)
+        raise OptionError(f"{owner} is not a generator of {column.type} values: write {_FORMS}", column.name)
     return lambda first, end, times: _as_type(_by_chunk(key, first, end, draw), column.type, times)
 
 
 def _by_chunk(key: int, first: int, end: int, draw: Callable[[np.random.Generator], Any]) -> Any:
-    """Draw whole chunks and cut: a tuple's value must not depend on where the range began."""
+    """Draws whole chunks and cuts them: the value of a tuple must not depend on where the range began."""
     head = first // CHUNK
     parts = [draw(chunk_generator(key, k)) for k in range(head, max(head, (end - 1) // CHUNK) + 1)]
     return np.concatenate(parts)[first - head * CHUNK : max(end, first) - head * CHUNK]

@@ -1,8 +1,10 @@
-"""`FROM synthetic (rate = 500, arrivals = 'poisson', seed = 7, duration = '60 s')`: a seeded stream with random access.
+"""Generates `FROM synthetic (rate = 500, arrivals = 'poisson', seed = 7, duration = '60 s')`: a seeded stream with
+random access.
 
 Invariant: tuple i is the same in every run, range and process; its scheduled time is the start plus the i-th arrival's
-offset. Draining, the start is the option `start` or the Unix epoch and all tuples are there at once; live, the start is
-when the run began, and a tuple appears at its scheduled time, or `delay` after it, as if it had been under way so long.
+offset. When draining, the start is the option `start` or the Unix epoch, and all tuples are available at once. When
+live, the start is when the run began, and a tuple appears at its scheduled time, or `delay` after it, as if it had
+travelled that long.
 """
 
 from __future__ import annotations
@@ -13,19 +15,19 @@ import numpy as np
 import pyarrow as pa
 
 from kigen.connectors.casting import iso_us
-from kigen.connectors.options import OptionError, check_names, duration_us, number, whole
+from kigen.connectors.options import OptionError, duration_us, number, whole
 from kigen.connectors.source_base import InputError, LiveSource, Position, Range, Rows, Times
-from kigen.connectors.synthetic.arrival_times import Arrivals, Bursty, Constant, Poisson
+from kigen.connectors.synthetic.arrival_times import ArrivalProcess, Bursty, Constant, Poisson
 from kigen.connectors.synthetic.generators import column_generator
+from kigen.plan.connector_specs import CONNECTORS
 from kigen.plan.logical import SourceStream
 
-_OPTIONS = ("rate", "arrivals", "seed", "duration", "rows", "start", "burst", "every", "lasting", "phase", "delay")
+_OPTIONS = CONNECTORS["synthetic"].options
 
 
 class SyntheticSource(LiveSource):
     def __init__(self, stream: SourceStream, draining: bool, start_us: int | None) -> None:
         self._owner = f"stream '{stream.name}'"
-        check_names(self._owner, stream.source, _OPTIONS + tuple(c.name for c in stream.schema))
         option = stream.source.option
         self.stream, self.live = stream, not draining
         seed = whole(self._owner, "seed", option("seed", 0))
@@ -97,14 +99,14 @@ class SyntheticSource(LiveSource):
                 f"{self._owner}: start must be a time such as '2026-01-02T03:04:05Z', not {option!r}", "start"
             )
         if self.live and start_us is None:
-            raise InputError(f"{self._owner} is live: the time at which the run began is required")
+            raise InputError(f"{self._owner} is live and needs the time at which the run began")
         return at if start_us is None or not self.live else start_us
 
-    def _make_arrivals(self, seed: int) -> Arrivals:
+    def _make_arrivals(self, seed: int) -> ArrivalProcess:
         option, owner = self.stream.source.option, self._owner
         if option("rate") is None:
             raise OptionError(
-                f"{owner}: connector 'synthetic' needs a rate in tuples a second: write rate = 100", "rate"
+                f"{owner}: connector 'synthetic' needs a rate in tuples per second: write rate = 100", "rate"
             )
         rate = number(owner, "rate", option("rate"))
         kind = option("arrivals", "constant")
@@ -121,7 +123,7 @@ class SyntheticSource(LiveSource):
         phase = 0 if option("phase") is None else duration_us(owner, "phase", option("phase"))
         if phase + lasting > every:
             raise OptionError(
-                f"{owner}: a burst must end within its period: phase and lasting together at most every", "phase"
+                f"{owner}: a burst must end within its period: phase + lasting must be at most every", "phase"
             )
         return Bursty(
             Poisson(rate, seed, self.stream.name), number(owner, "burst", option("burst", 4)), every, lasting, phase

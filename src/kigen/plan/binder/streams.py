@@ -1,4 +1,4 @@
-"""CREATE STREAM: columns, timestamp, connector, shedding."""
+"""Binds CREATE STREAM: columns, timestamp, connector, shedding."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from kigen.language.declarations import ConnectorDecl, ShedDecl, StreamDecl
 from kigen.language.errors import CqlError, CqlErrors, suggest
 from kigen.language.source import Source
 from kigen.plan.binder.catalog import type_named
-from kigen.plan.binder.connectors import FILES, SINKS, SOURCES, bind_connector
+from kigen.plan.binder.connectors import bind_connector
 from kigen.plan.binder.expressions.binding import resolve, typed
 from kigen.plan.binder.scope import Relation, Scope
+from kigen.plan.connector_specs import CONNECTORS, SINKS, SOURCES
 from kigen.plan.logical import Connector, Scan, Shed, SourceStream
 from kigen.plan.types import Column, Schema, Type
 
 
 def bind_stream(source: Source, decl: StreamDecl) -> SourceStream:
-    """The stream, or CqlErrors with all that is wrong in its statement."""
+    """Returns the stream; raises CqlErrors with everything that is wrong in its statement."""
     errors: list[CqlError] = []
     schema = _schema(source, decl, errors)
     timestamp = _timestamp(source, decl, schema, errors)
@@ -97,7 +98,7 @@ def _source(source: Source, decl: StreamDecl, schema: Schema, errors: list[CqlEr
     except CqlErrors as found:
         errors += found.errors
         return None
-    if connector.name in FILES and decl.timestamp is None:
+    if CONNECTORS[connector.name].suffixes and decl.timestamp is None:
         stamps = [c.name for c in schema if c.type is Type.TIMESTAMP]
         hint = (
             f"write TIMESTAMP BY {stamps[0]}" if stamps else "declare a TIMESTAMP column and name it with TIMESTAMP BY"

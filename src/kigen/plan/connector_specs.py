@@ -1,0 +1,107 @@
+"""Describes every connector once: its name, its direction, its options and the files that it touches.
+
+The binder checks `FROM` and `INTO` against these descriptions, `kigen.plan.paths` compares files by them, and
+`kigen.connectors` takes the names of options from them. They live here, below the connectors, so that an app can be
+checked without opening anything. A new connector is a folder in `kigen.connectors`, a line in its registry and an entry
+in `CONNECTORS`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class OptionKind:
+    """The kind of value that an option takes. `wanted` completes "needs ..."; `example` is a value as written."""
+
+    wanted: str
+    accepts: Callable[[object], bool]
+    example: str
+
+
+@dataclass(frozen=True)
+class ConnectorSpec:
+    """What the plan knows about a connector."""
+
+    name: str
+    options: Mapping[str, OptionKind] = field(default_factory=dict)
+    required: str | None = None  # the option that must be given
+    is_source: bool = False
+    is_sink: bool = False
+    column_kind: OptionKind | None = None  # of options named like the stream's columns; None: there are none
+    suffixes: tuple[str, ...] = ()  # of the files that it reads if the path is a directory; empty: it reads no files
+    writes_folder: bool = False  # whether its output is a directory of files
+    aliases: tuple[str, ...] = ()
+
+
+_DURATION = re.compile(
+    r"(?!\s*[0.]+\s*[a-z])\s*\d+(\.\d+)?\s*(us|ms|s|sec|m|min|h|microseconds?|milliseconds?|seconds?|minutes?|hours?)\s*",
+    re.IGNORECASE,
+)
+_NUMBER = r"\s*-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?\s*"
+_GENERATOR = re.compile(
+    rf"\s*(?:normal\({_NUMBER},{_NUMBER}\)|uniform\({_NUMBER},{_NUMBER}\)|zipf\({_NUMBER},{_NUMBER}\)|sequence(?:\(\s*\))?|choice\([^()]+\))\s*",
+    re.IGNORECASE,
+)
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?")
+_ARRIVALS = ("constant", "poisson", "bursty")
+_GENERATORS = "'normal(20, 5)', 'uniform(0, 100)', 'sequence', 'choice(a, b, c)' or 'zipf(1.2, 1000)'"
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+def _is_whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _matches(pattern: re.Pattern[str]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+_PATH = OptionKind("a string in 'single quotes'", lambda v: isinstance(v, str) and bool(v.strip()), "'data/file'")
+_TIME = OptionKind("a duration such as '60 s', '500 ms' or '2 min'", _matches(_DURATION), "'60 s'")
+_INSTANTS = OptionKind("a timestamp such as '2024-01-01T00:00:00Z'", _matches(_INSTANT), "'2024-01-01T00:00:00Z'")
+
+_SYNTHETIC = {
+    "rate": OptionKind("a number above 0", _is_positive, "100"),
+    "arrivals": OptionKind("'constant', 'poisson' or 'bursty'", lambda v: v in _ARRIVALS, "'poisson'"),
+    "seed": OptionKind("a whole number, 0 or more", lambda v: _is_whole(v, 0), "7"),
+    "duration": _TIME,
+    "rows": OptionKind("a whole number above 0", lambda v: _is_whole(v, 1), "1000"),
+    "burst": OptionKind("a number above 0", _is_positive, "4"),
+    "every": _TIME,
+    "lasting": _TIME,
+    "phase": _TIME,
+    "delay": _TIME,
+    "start": _INSTANTS,
+}
+_VALUES = OptionKind(f"a generator: {_GENERATORS}", _matches(_GENERATOR), "'uniform(0, 100)'")
+_FILE = {"path": _PATH}
+
+CONNECTORS: dict[str, ConnectorSpec] = {
+    spec.name: spec
+    for spec in (
+        ConnectorSpec("csv", _FILE, "path", is_source=True, is_sink=True, suffixes=(".csv",)),
+        ConnectorSpec(
+            "parquet", _FILE, "path", is_source=True, is_sink=True, suffixes=(".parquet",), writes_folder=True
+        ),
+        ConnectorSpec(
+            "jsonl", _FILE, "path", is_source=True, suffixes=(".jsonl", ".ndjson", ".json"), aliases=("json",)
+        ),
+        ConnectorSpec("synthetic", _SYNTHETIC, "rate", is_source=True, column_kind=_VALUES),
+        ConnectorSpec("console", is_sink=True),
+    )
+}
+SOURCES = tuple(spec.name for spec in CONNECTORS.values() if spec.is_source)
+SINKS = tuple(spec.name for spec in CONNECTORS.values() if spec.is_sink)
+
+
+def connector_named(name: str) -> ConnectorSpec | None:
+    """Returns the connector that an app file calls `name`, in any case; None if there is none."""
+    lower = name.lower()
+    return next((spec for spec in CONNECTORS.values() if lower in (spec.name, *spec.aliases)), None)
