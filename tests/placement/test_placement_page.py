@@ -14,10 +14,11 @@ from kigen.plan import load_app
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "explanation" / "placement.md").read_text(encoding="utf-8")
+REFERENCE = (ROOT / "docs" / "reference" / "nodes-file.md").read_text(encoding="utf-8")
 
 
 def test_the_nodes_file_of_the_page_places_the_example() -> None:
-    (text,) = re.findall(r"```toml\n(.*?)```", PAGE, re.S)
+    (text,) = re.findall(r"```toml\n(.*?)```", REFERENCE, re.S)
     planned = from_plan(load_app(ROOT / "examples" / "rooms" / "rooms.cql"), parse_nodes(text))
     placed = solve(planned.problem, time.monotonic, limits=Limits(20))
     assert placed.holds, placed.notes

@@ -1,8 +1,8 @@
 """The nodes file: which nodes there are, how they are linked, where streams are born and where results are wanted.
 
-TOML; docs/placement.md describes it. Reading it collects all errors at once; each says where it is, what is wrong and
-what to write. Names of streams, queries and operators are checked against the app in `from_plan`. Invariant: what is
-returned is sound on its own.
+TOML; docs/reference/nodes-file.md describes it. Reading it collects all errors at once; each says where it is, what
+is wrong and what to write. Names of streams, queries and operators are checked against the app in `from_plan`.
+Invariant: what is returned is sound on its own.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class NodesFileError(ValueError):
 
 @dataclass(frozen=True)
 class NodeEntry:
-    """`standby`, `batch` (tuples; None: to be chosen), `compress`, `recovery`: how the node's work is taken over when
+    """`standby`, `batch` (tuples; None: to be chosen), `compress`: how the node's work is taken over when
     it dies, and at what price; `silence_us`: how long it must not answer to count as dead."""
 
     name: str
@@ -64,7 +64,6 @@ class NodeEntry:
     standby: str | None = None
     batch: int | None = 25
     compress: str = "none"
-    recovery: str = "precise"
     standby_host: str = "127.0.0.1"
     standby_port: int = FIRST_PORT + STANDBY_PORT
     silence_us: float = 1e6
@@ -192,7 +191,6 @@ class _Parser:
             how.kind,
             how.batch,
             how.compress,
-            how.recovery,
             other_host,
             other_port,
             how.silence_us,

@@ -14,7 +14,7 @@ selectable:
   With any other
   reading, k is stuck at 1 once a tenth is missed, whatever the reason.
 
-`docs/scheduling.md` shows them side by side. Invariant: 1 <= k <= `largest`. Cost: O(1).
+`docs/reference/reproductions.md` shows them side by side. Invariant: 1 <= k <= `largest`. Cost: O(1).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What the numbers must reach (the table in docs/benchmarks.md), held against a result: the worst cell of each kind
-counts."""
+"""What the numbers must reach (the table in docs/reference/benchmarks.md), held against a result: the
+worst cell of each kind counts."""
 
 from __future__ import annotations
 
