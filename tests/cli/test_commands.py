@@ -63,7 +63,7 @@ def test_explain(app_file: Path, format: str) -> None:
     ("arguments", "message"),
     [
         (["--policy", "soon"], "no policy 'soon': write one of all"),
-        (["--lifetime", "xt"], "no lifetime 'xt': there is dt, nt"),
+        (["--lifetime", "xt"], "lifetime 'xt' is not known: use one of dt, nt"),
         (["--duration", "soon"], "--duration must be a positive duration such as '60 s'"),
         (["--nonsense"], "No such option"),
     ],

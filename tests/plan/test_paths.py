@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from kigen.cli.main import app
-from kigen.engine import Engine
-from kigen.engine.options import ArgumentError
+from kigen.engine import Engine, RunOptions
+from kigen.engine.errors import ArgumentError
 from kigen.language import CqlErrors
 from kigen.plan import bind, load_app
 
@@ -108,9 +108,9 @@ def test_the_folder_of_output(tmp_path: Path) -> None:
         assert "app.cql:2:14: --output of query in would overwrite the input of stream s" in done.stderr
         assert "^^^^" in done.stderr
     with pytest.raises(CqlErrors, match="would overwrite"):
-        Engine().prepare("app.cql", output="folder")
+        Engine().prepare("app.cql", RunOptions(drain=True, output="folder"))
     with pytest.raises(ArgumentError, match="would overwrite"):
-        Engine().prepare(load_app("app.cql"), output="folder")
+        Engine().prepare(load_app("app.cql"), RunOptions(drain=True, output="folder"))
     (tmp_path / "o.cql").write_text(
         STREAM.format("data/in.csv") + query("q", "csv (path = 'out/q.csv')"), encoding="utf-8"
     )

@@ -26,7 +26,7 @@ from kigen.engine import Engine, RunFailed, run
 from kigen.spark.session.start import sync_files
 
 FROZEN = Path(__file__).parents[1] / "spark" / "frozen"
-SMALL = {"batch_rows": 10, "inline_bytes": 1000, "keep_results": False}
+SMALL = {"drain": True, "batch_rows": 10, "inline_bytes": 1000, "keep_results": False}
 
 
 class Watched(PowerDisk):

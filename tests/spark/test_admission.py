@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from kigen.connectors import Position, Range, Rows, Source
-from kigen.spark.admission.offsets import OffsetFormatError, batch_of, initial_offset, log_budget, next_offset
+from kigen.spark.admission.offsets import Offset, OffsetFormatError, initial_offset, log_budget, next_offset
 
 
 class Listed(Source):
@@ -35,11 +36,11 @@ class Listed(Source):
 
 
 def drain(sources: dict[str, Source], batch_rows: int) -> list[list[Range]]:
-    offset: dict[str, Any] = initial_offset(sources, (), 0)
+    offset = initial_offset(sources, (), 0)
     batches = []
     while (after := next_offset(offset, sources, batch_rows, 10**15)) != offset:
-        after = json.loads(json.dumps(after))  # as Spark keeps it
-        batches.append([Range.from_json(piece) for piece in after["ranges"]])
+        after = Offset.from_json(json.loads(json.dumps(after.to_json())))  # as Spark keeps it
+        batches.append([Range.from_json(piece) for piece in after.ranges])
         offset = after
     return batches
 
@@ -66,19 +67,23 @@ def test_closing_ends_every_log_where_it_is() -> None:
     sources: dict[str, Source] = {"log": Listed("log", [1, 2, 3])}
     start = initial_offset(sources, (), 0)
     end = next_offset(start, sources, 50, 15, closing=True)
-    assert [(p["stream"], p["rows"], p["ended"]) for p in end["ranges"]] == [("log", 0, True)]
+    assert [(p["stream"], p["rows"], p["ended"]) for p in end.ranges] == [("log", 0, True)]
     assert next_offset(end, sources, 50, 16, closing=True) == end
 
 
 def test_an_offset_of_another_format_is_refused() -> None:
     start = initial_offset({}, (), 0)
     with pytest.raises(OffsetFormatError, match="format 3 required, found 7"):
-        batch_of(start, {**start, "v": 7}, ())
+        Offset.from_json({**start.to_json(), "v": 7})
+
+
+def after_batch(ranges: list[dict[str, Any]], admitted_us: int) -> Offset:
+    return replace(initial_offset({}, (), 0), ranges=ranges, admitted_us=admitted_us)
 
 
 def test_batches_of_logs_grow_while_quick_and_shrink_when_slow() -> None:
     def after(rows: int, took_us: int, largest: int = 2_000_000) -> int:
-        start = {"ranges": [{"rows": rows}], "admitted_us": 5_000_000}
+        start = after_batch([{"rows": rows}], 5_000_000)
         return log_budget(start, 500_000, largest, 5_000_000 + took_us)
 
     assert after(500_000, 300_000) == 1_000_000
@@ -87,7 +92,7 @@ def test_batches_of_logs_grow_while_quick_and_shrink_when_slow() -> None:
     assert after(1_000_000, 9_000_000) == 500_000
     assert after(200_000, 9_000_000) == 125_000
     assert after(200_000, 300_000, largest=500_000) == 500_000  # a size of one's own stays
-    assert (
-        log_budget({"ranges": [{"rows": 500_000}], "admitted_us": 0}, 500_000, 2_000_000, 600_000, 1_000_000) == 250_000
-    ), "a deadline of 1 s"
-    assert log_budget({"ranges": [], "admitted_us": 0}, 500_000, 2_000_000, 1) == 500_000
+    assert log_budget(after_batch([{"rows": 500_000}], 0), 500_000, 2_000_000, 600_000, 1_000_000) == 250_000, (
+        "a deadline of 1 s"
+    )
+    assert log_budget(after_batch([], 0), 500_000, 2_000_000, 1) == 500_000

@@ -30,7 +30,7 @@ def batches(spec: RunSpec) -> list[list[tuple[str, int, int, str]]]:
     reader, sources = AdmissionReader(spec), spec.sources(0)
     offset, found = initial_offset(sources, spec.tasks, 0), []
     while (after := next_offset(offset, sources, spec.batch_rows, 10**15)) != offset:
-        found.append(list(reader.readBetweenOffsets(offset, after)))
+        found.append(list(reader.readBetweenOffsets(offset.to_json(), after.to_json())))
         offset = after
     return found
 

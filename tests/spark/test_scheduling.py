@@ -84,7 +84,7 @@ class Play:
         self.restart()
 
     def restart(self) -> None:
-        self.scheduling = Scheduling(self.app, self.tasks, self.sources, self.offset["queues"], self.policy, 10**6)
+        self.scheduling = Scheduling(self.app, self.tasks, self.sources, self.offset.queues, self.policy, 10**6)
 
     def batch(self, now_us: int, closing: bool = False) -> dict[str, dict[str, Any]]:
         after = decided(self.scheduling, self.offset, now_us, self.committed, closing)
@@ -203,9 +203,9 @@ def test_shed_keeps_the_most_valuable_and_the_same_ones_for_everybody(seed: int)
     times = np.sort(rng.integers(0, 3 * SECOND, 900)).tolist()
     app = app_of("CREATE QUERY q AS SELECT v FROM a [ROWS 5];", "SHED ABOVE 100 PER SECOND BY v * 7919 % 1000")
     worth = np.arange(900) * 7919 % 1000
-    whole = Shedding(app.stream("a"), Listed(times)).stays(0, 900)
+    whole = Shedding(app.stream("a"), Listed(times)).keeps(0, 900)
     cuts = np.unique(np.concatenate(([0, 900], rng.integers(0, 900, 40))))
-    pieces = [Shedding(app.stream("a"), Listed(times)).stays(int(a), int(b)) for a, b in itertools.pairwise(cuts)]
+    pieces = [Shedding(app.stream("a"), Listed(times)).keeps(int(a), int(b)) for a, b in itertools.pairwise(cuts)]
     assert (np.concatenate(pieces) == whole).all()
     seconds, slots = np.array(times) // SECOND, np.array(times) // SLOT_US
     assert (np.bincount(seconds[whole], minlength=3) <= 100).all()
@@ -235,10 +235,10 @@ def test_random_runs_take_every_tuple_once_in_order() -> None:
         queries += f"CREATE QUERY q DEADLINE 3 SECONDS {firm} AS SELECT v FROM b [ROWS 3];"
         policy = str(rng.choice(["all", "fifo", "edf", "taat", "bts", "bts1", "ats", "ats1", "pack"]))
         play = Play(queries, times, policy, fixed_us=50_000.0)
-        at = {task: dict.fromkeys(streams, 0) for task, streams in play.offset["queues"].items()}
-        reached = {task: dict.fromkeys(streams, -1) for task, streams in play.offset["queues"].items()}
+        at = {task: dict.fromkeys(streams, 0) for task, streams in play.offset.queues.items()}
+        reached = {task: dict.fromkeys(streams, -1) for task, streams in play.offset.queues.items()}
         now = 0
-        while now < 400 * SECOND and not all(s["ended"] for q in play.offset["queues"].values() for s in q.values()):
+        while now < 400 * SECOND and not all(s["ended"] for q in play.offset.queues.values() for s in q.values()):
             now += int(rng.integers(1, SECOND // 2))
             if rng.random() < 0.1:
                 play.restart()
@@ -267,10 +267,10 @@ def test_a_buffer_bounds_what_waits_and_drops_the_oldest() -> None:
     tasks = extract_tasks(app)
     sources = {"s0": Listed([i * 10 for i in range(20)]), "s1": Listed([5, 15])}
     offset = initial_offset(dict(sources), tasks, 0)
-    scheduling = Scheduling(app, tasks, sources, offset["queues"], ("all", PolicySettings()), 10**6)
+    scheduling = Scheduling(app, tasks, sources, offset.queues, ("all", PolicySettings()), 10**6)
     for policy_now_us, dropped, read in ((95, 6, 4), (125, 0, 3), (1000, 3, 4)):
-        queues = {t: {s: dict(at) for s, at in streams.items()} for t, streams in offset["queues"].items()}
-        taken = scheduling.next(offset["seq"] + 1, policy_now_us, queues, Committed(), False)
+        queues = {t: {s: dict(at) for s, at in streams.items()} for t, streams in offset.queues.items()}
+        taken = scheduling.next(offset.seq + 1, policy_now_us, queues, Committed(), False)
         for task in tasks:
             mine = taken[task.name]
             assert mine.dropped.get("s0", 0) == dropped

@@ -85,12 +85,12 @@ class Play:
     def restart(self) -> None:
         spec = self.spec
         self.scheduling = SliceScheduling(
-            spec.app, spec.tasks, self.sources, self.offset["queues"], (spec.policy, spec.settings), 10**6, spec.slices
+            spec.app, spec.tasks, self.sources, self.offset.queues, (spec.policy, spec.settings), 10**6, spec.slices
         )
 
     def batch(self, now_us: int, closing: bool = False) -> dict[str, Any]:
         after = decided(self.scheduling, self.offset, now_us, self.committed, closing)
-        rows = list(self.reader.readBetweenOffsets(self.offset, after))
+        rows = list(self.reader.readBetweenOffsets(self.offset.to_json(), after.to_json()))
         self.offset = after
         for task, bucket, seq, payload in rows:
             if self.rng.random() < 0.2:
@@ -184,7 +184,7 @@ def test_slices_after_the_first_never_lead_and_time_is_told_in_order(tmp_path: P
         now += 50_000 + 40_000 * (sum(counts["in"] for counts in got["note"]["counts"].values()) if got else 0) // len(
             WINDOWS
         )
-        places = [{s: at["index"] for s, at in play.offset["queues"][queue_of("task0", i)].items()} for i in range(4)]
+        places = [{s: at["index"] for s, at in play.offset.queues[queue_of("task0", i)].items()} for i in range(4)]
         for before, after in itertools.pairwise(places):
             assert all(after[stream] <= before[stream] for stream in before)
             apart += before != after
@@ -245,12 +245,12 @@ def test_tasks_that_cannot_be_sliced_run_whole_beside_it(tmp_path: Path) -> None
         spec.app,
         spec.tasks,
         Play(tmp_path, text).sources,
-        Play(tmp_path, text).offset["queues"],
+        Play(tmp_path, text).offset.queues,
         ("mqt", PolicySettings()),
         10**6,
         spec.slices,
     )
-    queues = copy.deepcopy(Play(tmp_path, text).offset["queues"])
+    queues = copy.deepcopy(Play(tmp_path, text).offset.queues)
     taken = scheduling.next(1, SECOND, queues, Committed(), False)
     assert set(taken) == {"task0", "task0 slice 2", "task0 slice 3", "task0 slice 4", "task1"}
     assert sum(piece.rows or 0 for piece in taken["task1"].ranges) > 5

@@ -7,7 +7,7 @@ import copy
 import json
 from typing import Any
 
-from kigen.spark.admission.offsets import next_offset
+from kigen.spark.admission.offsets import Offset, next_offset
 from kigen.spark.admission.scheduling import Scheduling
 from kigen.spark.scratch import Committed
 
@@ -30,14 +30,12 @@ class State:
         self.value = value
 
 
-def decided(
-    scheduling: Scheduling, offset: dict[str, Any], now_us: int, committed: Committed, closing: bool
-) -> dict[str, Any]:
+def decided(scheduling: Scheduling, offset: Offset, now_us: int, committed: Committed, closing: bool) -> Offset:
     """The offset after `offset`."""
-    queues = copy.deepcopy(offset["queues"])
-    scheduling.completed(offset["seq"], now_us, committed)
-    taken = scheduling.next(offset["seq"] + 1, now_us, queues, committed, closing)
+    queues = copy.deepcopy(offset.queues)
+    scheduling.completed(offset.seq, now_us, committed)
+    taken = scheduling.next(offset.seq + 1, now_us, queues, committed, closing)
     after = next_offset(offset, {}, 0, now_us, (queues, taken), closing)
-    again: dict[str, Any] = json.loads(json.dumps(after))
+    again = Offset.from_json(json.loads(json.dumps(after.to_json())))
     assert again == after, "Spark compares the two"
     return again

@@ -28,7 +28,7 @@ from kigen.engine.nodes.node_options import NodeOptions
 from kigen.engine.nodes.node_run import NodeRun
 from kigen.engine.nodes.passive_node import PassiveNode
 from kigen.engine.options import RunOptions
-from kigen.engine.run import Links
+from kigen.engine.preparation import Links
 from kigen.lifetimes import StreamInput, TaskRuntime
 from kigen.lifetimes.exchange.received import input_of_rows
 from kigen.links import Link

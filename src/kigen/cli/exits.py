@@ -44,10 +44,6 @@ _RUN_FAILED = {
 }
 
 
-class AppNotFound(ValueError):
-    """No app file at that path."""
-
-
 @contextmanager
 def exit_codes() -> Iterator[None]:
     """By class name along the hierarchy: the classes of the engine are not imported by commands that need no Spark."""

@@ -7,8 +7,8 @@ import sys
 import time
 from pathlib import Path
 
-from kigen.cli.exits import AppNotFound
 from kigen.cli.loading import load
+from kigen.engine.errors import AppNotFound
 from kigen.placement.explain import placement_to_text
 from kigen.placement.from_plan import PlacedPlan, from_plan
 from kigen.placement.nodes_file.file import NodesFile, parse_nodes

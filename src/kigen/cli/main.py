@@ -18,8 +18,7 @@ import typer
 
 from kigen.cli.exits import exit_codes
 from kigen.cli.lab_commands import add_lab_commands
-from kigen.durable import POWER
-from kigen.schedule import DEFAULT_POLICY
+from kigen.engine import defaults
 
 EXAMPLE = """
 An app file declares streams and queries:\n
@@ -50,7 +49,6 @@ AppFile = Annotated[
 ]
 
 
-DEFAULT_MEMORY = "70%"  # as kigen.spark.watch.memory.DEFAULT, which would import too much
 MemoryOption = Annotated[
     str,
     typer.Option(
@@ -101,12 +99,12 @@ def run(
     app_file: AppFile,
     drain: Annotated[
         bool, typer.Option("--drain", help="Process all that finite sources hold, in event-time order, then exit.")
-    ] = False,
+    ] = defaults.DRAIN,
     output: Annotated[Path | None, typer.Option(metavar="DIR", help="Each query also writes DIR/<query>.csv.")] = None,
     lifetime: Annotated[
         str, typer.Option(metavar="dt|nt", help="How deaths travel: with the tuple (dt) or as negative tuples (nt).")
-    ] = "dt",
-    policy: Annotated[str, typer.Option(metavar="NAME", help=POLICY_HELP)] = DEFAULT_POLICY,
+    ] = defaults.LIFETIME,
+    policy: Annotated[str, typer.Option(metavar="NAME", help=POLICY_HELP)] = defaults.POLICY,
     master: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Spark's master; without it, this machine.", show_default="local[*]"),
@@ -116,8 +114,8 @@ def run(
     ] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write counts and latencies as JSON.")] = None,
     duration: Annotated[str | None, typer.Option(metavar="T", help="Stop after this time, such as '10 s'.")] = None,
-    memory: MemoryOption = DEFAULT_MEMORY,
-    durability: Annotated[str, typer.Option(metavar="power|process", help=DURABILITY_HELP)] = POWER,
+    memory: MemoryOption = defaults.MEMORY,
+    durability: Annotated[str, typer.Option(metavar="power|process", help=DURABILITY_HELP)] = defaults.DURABILITY,
 ) -> None:
     """Run an app until its sources end, --duration is over, or Ctrl-C."""
     with exit_codes():
@@ -181,10 +179,9 @@ def explain(
                 explain_nodes(app_file, nodes, profile, allocate.value, time_limit, format.value, picture), nl=False
             )
             return
-        from kigen.cli.loading import load
-        from kigen.plan.explain import explain as explained
+        from kigen.engine.apps import explain as explain_app
 
-        typer.echo(explained(load(app_file), format.value))
+        typer.echo(explain_app(app_file, format=format.value))
 
 
 NodesOption = Annotated[Path, typer.Option("--nodes", metavar="FILE", help="The nodes file.", show_default=False)]
@@ -222,12 +219,12 @@ def up(
     profile: ProfileOption = None,
     state: StateOption = None,
     output: OutputOption = None,
-    policy: NodePolicy = DEFAULT_POLICY,
+    policy: NodePolicy = defaults.POLICY,
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write counts and latencies of all queries as JSON.")
     ] = None,
     duration: Annotated[str | None, typer.Option(metavar="T", help="Stop after this time, such as '10 s'.")] = None,
-    memory: MemoryOption = DEFAULT_MEMORY,
+    memory: MemoryOption = defaults.MEMORY,
 ) -> None:
     """Place an app on nodes and start each of them as a process here, until the streams end, --duration is over, or
     Ctrl-C."""
@@ -253,9 +250,9 @@ def node(
     profile: ProfileOption = None,
     state: StateOption = None,
     output: OutputOption = None,
-    policy: NodePolicy = DEFAULT_POLICY,
+    policy: NodePolicy = defaults.POLICY,
     duration: Annotated[str | None, typer.Option(metavar="T", help="Stop after this time, such as '10 s'.")] = None,
-    memory: MemoryOption = DEFAULT_MEMORY,
+    memory: MemoryOption = defaults.MEMORY,
     replica: Annotated[int, typer.Option(metavar="0|1", help="1: the node's standby.", min=0, max=1)] = 0,
     together: Annotated[
         bool, typer.Option("--together", help="Let streams begin only when 'kigen up' says so.", hidden=True)

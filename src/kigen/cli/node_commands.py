@@ -15,19 +15,19 @@ from rich.console import Console
 from rich.table import Table
 
 from kigen.cli.asked_to_stop import AskedToStop
-from kigen.cli.exits import AppNotFound
 from kigen.cli.explain_placement import load_nodes, load_profile, place
 from kigen.cli.loading import load
 from kigen.cli.run_command import interruptible, spark_log, take_signals
 from kigen.connectors.options import duration_us
 from kigen.durable import replace
 from kigen.engine import Engine, SparkDied
+from kigen.engine.errors import AppNotFound
 from kigen.engine.nodes.batch_advice import with_batches
 from kigen.engine.nodes.node_options import NodeOptions, security_of
 from kigen.engine.nodes.node_run import CHECKPOINT, NodeRun
 from kigen.engine.nodes.passive_node import PassiveNode
-from kigen.engine.nodes.replica_folders import has_lives
-from kigen.engine.nodes.standby_rules import PASSIVE, check_pairing, replica_name
+from kigen.engine.nodes.replica_folders import has_replica_folders
+from kigen.engine.nodes.standby_rules import check_pairing
 from kigen.engine.options import RunOptions
 from kigen.links import STATUS, Link, LinkRefused, Patience
 from kigen.placement.cutting import NodePart, cut
@@ -37,7 +37,9 @@ from kigen.placement.nodes_file.values import suggest
 from kigen.placement.result import Placement
 from kigen.placement.stored import fingerprint, from_json, to_json
 from kigen.queue import QueueError
-from kigen.replicas.passive_election import COPIES
+from kigen.replicas.replica_names import replica_name
+from kigen.replicas.roles import COPIES
+from kigen.replicas.standby_kind import PASSIVE
 from kigen.spark.defaults import DEFAULT_MEMORY
 
 _POLL_S = 0.05
@@ -154,7 +156,7 @@ def make_node(
 ) -> NodeRun | PassiveNode:
     """Raises NodesFileError if its files are those of another kind of standby."""
     folder, passive = options.state / replica_name(name, replica), nodes.entry(name).standby == PASSIVE
-    if (folder / CHECKPOINT).exists() if passive else has_lives(folder):
+    if (folder / CHECKPOINT).exists() if passive else has_replica_folders(folder):
         kind = "another standby, or none" if passive else "standby = 'passive'"
         wrong = (
             f"[nodes.{name}] standby: the files in {folder} were made with {kind}: write that again, or begin "

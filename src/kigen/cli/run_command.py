@@ -11,19 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kigen.cli.asked_to_stop import AskedToStop
 from kigen.cli.display import RunDisplay, closing_table
 from kigen.cli.loading import load, warn
 from kigen.connectors.options import duration_us
-from kigen.durable import POWER
-from kigen.engine import Engine, Run, RunFailed
-from kigen.engine.options import ArgumentError
+from kigen.engine import Engine, Run, RunFailed, RunOptions, defaults
+from kigen.engine.errors import ArgumentError
 from kigen.plan.logical import App
 from kigen.plan.paths import conflicts
 from kigen.spark.session.start import SparkUnavailable, log_path
-from kigen.spark.watch.memory import DEFAULT
 
 _POLL_S = 0.05
 
@@ -39,23 +36,21 @@ class RunArguments:
     checkpoint: Path | None
     report: Path | None
     duration: str | None
-    memory: str = DEFAULT
-    durability: str = POWER
+    memory: str = defaults.MEMORY
+    durability: str = defaults.DURABILITY
 
-    def options(self) -> dict[str, Any]:
-        return {
-            "drain": self.drain,
-            "output": None if self.output is None else str(self.output),
-            "checkpoint": None if self.checkpoint is None else str(self.checkpoint),
-            "lifetime": self.lifetime,
-            "policy": self.policy,
-            "duration_s": None
-            if self.duration is None
-            else duration_us("kigen run", "--duration", self.duration) / 1e6,
-            "memory": self.memory,
-            "keep_results": False,
-            "durability": self.durability,
-        }
+    def options(self) -> RunOptions:
+        return RunOptions(
+            drain=self.drain,
+            output=self.output,
+            checkpoint=self.checkpoint,
+            lifetime=self.lifetime,
+            policy=self.policy,
+            duration_s=None if self.duration is None else duration_us("kigen run", "--duration", self.duration) / 1e6,
+            memory=self.memory,
+            durability=self.durability,
+            keep_results=False,
+        )
 
 
 def run_app(arguments: RunArguments) -> None:
@@ -70,7 +65,7 @@ def run_app(arguments: RunArguments) -> None:
         sys.stderr.write(f"note: {note}\n")
     engine = Engine(master=arguments.master)
     with spark_log(), interruptible() as stopped:
-        run = engine.prepare(app, **arguments.options())
+        run = engine.prepare(app, arguments.options())
         try:
             if not run.finished:
                 run_to_end(engine, run, stopped)
@@ -104,7 +99,7 @@ def without_effect(app: App, drain: bool) -> list[str]:
 def run_to_end(engine: Engine, run: Run, stopped: AskedToStop) -> None:
     with RunDisplay() as display:
         display.starting()
-        run.tell = display.say
+        run.notify = display.say
         spark = engine.spark
         take_signals(stopped)  # Spark has put its own handler in place
         if stopped.is_set():

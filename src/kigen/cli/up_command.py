@@ -40,13 +40,12 @@ from kigen.cli.node_commands import (
 from kigen.cli.restarts import NEVER_WORKED, Restarts
 from kigen.cli.run_command import interruptible
 from kigen.durable import open_log, rotate_log
+from kigen.engine.errors import ArgumentError
 from kigen.engine.nodes.node_options import security_of
 from kigen.engine.nodes.node_run import DELIVERING
-from kigen.engine.nodes.standby_rules import notes_on
-from kigen.engine.options import ArgumentError
 from kigen.placement.cutting import parts_used
 from kigen.placement.nodes_file.file import NodesFile
-from kigen.spark.watch.memory import LEAST, limit_bytes, size_text
+from kigen.spark.watch.memory import LEAST_MEMORY, limit_bytes, size_text
 
 _POLL_S = 0.5
 _PLAIN_EVERY_S = 5.0
@@ -68,7 +67,7 @@ class NodeRefused(ValueError):
 
 def up_app(arguments: NodesArguments, report: Path | None) -> None:
     nodes, placed, parts = placed_parts(arguments)
-    for note in (*placed.notes, *notes_on(nodes)):
+    for note in placed.notes:
         sys.stderr.write(f"warning: {note}\n")
     used = parts_used(parts)
     for name in used:
@@ -255,9 +254,10 @@ class Processes:
 def memory_share(memory: str, processes: int) -> int:
     """All processes of the run are on this machine: each may use an equal part. Raises ArgumentError."""
     share = limit_bytes(memory) // max(1, processes)
-    if share < LEAST:
+    if share < LEAST_MEMORY:
         raise ArgumentError(
-            f"--memory {memory} is too little for {processes} processes of nodes: each needs {size_text(LEAST)} or more"
+            f"--memory {memory} is too little for {processes} processes of nodes: "
+            f"each needs {size_text(LEAST_MEMORY)} or more"
         )
     return share
 

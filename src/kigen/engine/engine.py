@@ -1,40 +1,221 @@
-"""`kigen.Engine`: what the command and users of the library call."""
+"""`kigen.Engine`, which runs apps: the command and users of the library call it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+from kigen.engine import defaults
+from kigen.engine.apps import read_app
 from kigen.engine.options import RunOptions
+from kigen.engine.progress import Progress
 from kigen.engine.result import RunResult
 from kigen.engine.run import Run
-from kigen.plan import load_app
 from kigen.plan.logical import App
 from kigen.spark.session.start import start_session
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 class Engine:
-    """Runs apps on a SparkSession: the user's, or one that is started when first needed and ended by `close`.
+    """Runs apps on a SparkSession: the caller's, or one that the engine starts when it first needs it.
 
-    >>> with Engine() as engine:                                        # doctest: +SKIP
-    ...     result = engine.run("rooms.cql")
-    ...     result.dataframe("hot").show()
+    An engine that started its own session ends it in `close`, or at the end of a `with` block.
+
+    Args:
+        spark: The session to use. None: the engine starts one.
+        master: Spark's master for the session that the engine starts. None: `local[*]`.
+
+    >>> with kigen.Engine(spark) as engine:
+    ...     result = engine.run("rooms.cql", drain=True)
+    >>> result.dataframe("hot").select("room", "mean").orderBy("mean").show()
+    +-------+----+
+    |   room|mean|
+    +-------+----+
+    | office|19.0|
+    |kitchen|20.0|
+    |kitchen|22.0|
+    |kitchen|24.0|
+    +-------+----+
+    <BLANKLINE>
     """
 
-    def __init__(self, spark: Any = None, master: str | None = None) -> None:
-        self._spark, self._master, self._ours = spark, master, spark is None
+    def __init__(self, spark: SparkSession | None = None, master: str | None = None) -> None:
+        self._spark, self._master, self._owns_session = spark, master, spark is None
 
     @property
-    def spark(self) -> Any:
+    def spark(self) -> SparkSession:
+        """The session; started now if there is none yet.
+
+        >>> engine.spark.range(3).count()
+        3
+        """
         if self._spark is None:
             self._spark = start_session(self._master)
         return self._spark
 
-    def start(self, app: str | Path | App, **options: Any) -> Run:
-        """Start a run and return at once. `options` are those of RunOptions: drain, output, checkpoint, lifetime,
-        policy, duration_s ..."""
-        run = self.prepare(app, **options)
+    def run(
+        self,
+        app: str | Path | App | None = None,
+        *,
+        text: str | None = None,
+        base: str | Path | None = None,
+        drain: bool = defaults.DRAIN,
+        output: str | Path | None = None,
+        checkpoint: str | Path | None = None,
+        lifetime: str = defaults.LIFETIME,
+        policy: str = defaults.POLICY,
+        duration_s: float | None = None,
+        memory: str | int = defaults.MEMORY,
+        durability: str = defaults.DURABILITY,
+        keep_results: bool = True,
+        on_progress: Callable[[Progress], None] | None = None,
+        progress_every_s: float = defaults.PROGRESS_EVERY_S,
+        partitions: int | None = None,
+        batch_rows: int | None = None,
+        inline_bytes: int | None = None,
+        runtime: str = defaults.RUNTIME,
+    ) -> RunResult:
+        """Runs an app until its sources end or `duration_s` is over, and returns the result.
+
+        Args:
+            app: Path of the app file.
+            text: The app itself, instead of a file.
+            base: Directory at which relative paths in `text` start. Default: the current directory.
+            drain: Processes all that finite sources hold, in event-time order. A drain drops no tuple.
+            output: Directory in which each query also writes `<query>.csv`.
+            checkpoint: Directory from which a run that was stopped or killed continues.
+            lifetime: How deaths travel: "dt", with the tuple, or "nt", as negative tuples.
+            policy: Name of the policy that admits tuples of live streams, with settings after a colon.
+            duration_s: Seconds after which the run ends.
+            memory: Limit for the memory of all workers: bytes, a size such as "4GB", or a share of the machine.
+            durability: What a committed batch survives: "power", a power cut, or "process", a kill of the process.
+            keep_results: Keeps results for `RunResult.dataframe` and its like.
+            on_progress: Function that is called with a `Progress` now and then.
+            progress_every_s: Seconds between two calls of `on_progress`.
+            partitions: Number of tasks that run at once. None: one per core.
+            batch_rows: Tuples of the first batch of finite sources. None: 500,000.
+            inline_bytes: Size up to which a snapshot is part of Spark's state. None: 64 KiB.
+            runtime: Class that runs a task, as "module:class". Tests replace it.
+
+        Raises:
+            CqlErrors: The app has errors; `errors` lists them all.
+            AppNotFound: There is no such file.
+            ArgumentError: An option has a value that is not possible, or not exactly one app was given.
+            InputError: An input file is missing, or a row of it is wrong.
+            EvaluationError: An expression fails on the data.
+            CheckpointMismatch, CheckpointInUse: The checkpoint belongs to another app, or to a run that is active.
+            MemoryLimitReached: The workers would use more than `memory`.
+            RunFailed: Spark, or a fault in Kigen, ended the run.
+
+        >>> app = '''
+        ... CREATE STREAM readings (room STRING, temp DOUBLE, ts TIMESTAMP) TIMESTAMP BY ts
+        ...   FROM csv (path = 'readings.csv');
+        ... CREATE QUERY last AS SELECT room, temp FROM readings [ROWS 1];
+        ... '''
+        >>> engine.run(text=app, drain=True, output="out").report["queries"]["last"]["out"]
+        4
+        >>> print(open("out/last.csv").readline(), end="")
+        room,temp,_from,_to
+        """
+        options = RunOptions(
+            drain=drain,
+            output=output,
+            checkpoint=checkpoint,
+            lifetime=lifetime,
+            policy=policy,
+            duration_s=duration_s,
+            memory=memory,
+            durability=durability,
+            keep_results=keep_results,
+            on_progress=on_progress,
+            progress_every_s=progress_every_s,
+            partitions=partitions,
+            batch_rows=batch_rows,
+            inline_bytes=inline_bytes,
+            runtime=runtime,
+        )
+        run = self._begin(self.prepare(app, options, text=text, base=base))
+        try:
+            run.await_end()
+        finally:
+            result = run.stop()
+        return result
+
+    def start(
+        self,
+        app: str | Path | App | None = None,
+        *,
+        text: str | None = None,
+        base: str | Path | None = None,
+        drain: bool = defaults.DRAIN,
+        output: str | Path | None = None,
+        checkpoint: str | Path | None = None,
+        lifetime: str = defaults.LIFETIME,
+        policy: str = defaults.POLICY,
+        duration_s: float | None = None,
+        memory: str | int = defaults.MEMORY,
+        durability: str = defaults.DURABILITY,
+        keep_results: bool = True,
+        on_progress: Callable[[Progress], None] | None = None,
+        progress_every_s: float = defaults.PROGRESS_EVERY_S,
+        partitions: int | None = None,
+        batch_rows: int | None = None,
+        inline_bytes: int | None = None,
+        runtime: str = defaults.RUNTIME,
+    ) -> Run:
+        """Starts a run and returns at once. Arguments and errors are those of `run`.
+
+        The caller waits with `Run.await_end`, and must call `Run.stop`, which returns the result.
+
+        >>> run = engine.start("rooms.cql", drain=True)
+        >>> run.await_end()
+        True
+        >>> run.stop().finished
+        True
+        """
+        options = RunOptions(
+            drain=drain,
+            output=output,
+            checkpoint=checkpoint,
+            lifetime=lifetime,
+            policy=policy,
+            duration_s=duration_s,
+            memory=memory,
+            durability=durability,
+            keep_results=keep_results,
+            on_progress=on_progress,
+            progress_every_s=progress_every_s,
+            partitions=partitions,
+            batch_rows=batch_rows,
+            inline_bytes=inline_bytes,
+            runtime=runtime,
+        )
+        return self._begin(self.prepare(app, options, text=text, base=base))
+
+    def prepare(
+        self,
+        app: str | Path | App | None = None,
+        options: RunOptions | None = None,
+        *,
+        text: str | None = None,
+        base: str | Path | None = None,
+    ) -> Run:
+        """Does everything of a run that needs no Spark: reads the app, checks its inputs, takes the checkpoint.
+
+        The caller starts the run with `Run.begin`, and must call `Run.stop`.
+
+        >>> run = engine.prepare("rooms.cql", kigen.RunOptions(drain=True))
+        >>> run.stop().finished
+        False
+        """
+        chosen = RunOptions() if options is None else options
+        return Run(read_app(app, text=text, base=base, output=chosen.output), chosen)
+
+    def _begin(self, run: Run) -> Run:
         try:
             run.begin(self.spark)
         except BaseException:
@@ -42,22 +223,9 @@ class Engine:
             raise
         return run
 
-    def run(self, app: str | Path | App, **options: Any) -> RunResult:
-        """Run to the end: of the inputs when draining, else of all streams or of `duration_s`."""
-        run = self.start(app, **options)
-        try:
-            run.await_end()
-        finally:
-            result = run.stop()
-        return result
-
-    def prepare(self, app: str | Path | App, **options: Any) -> Run:
-        """Everything of a run that needs no Spark: reads the app, checks inputs, takes the checkpoint."""
-        loaded = app if isinstance(app, App) else load_app(str(app), options.get("output"))
-        return Run(loaded, RunOptions(**options))
-
     def close(self) -> None:
-        if self._ours and self._spark is not None:
+        """Ends the session if the engine started it."""
+        if self._owns_session and self._spark is not None:
             with suppress(Exception):  # its JVM may be dead already
                 self._spark.stop()
             self._spark = None

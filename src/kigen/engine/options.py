@@ -1,77 +1,113 @@
-"""How a run is to be done: checked before anything starts."""
+"""Options of a run. They are checked before anything starts."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 from kigen.durable import POWER, durability_of
-from kigen.schedule import DEFAULT_POLICY, PolicySettings, read_policy
+from kigen.engine import defaults
+from kigen.engine.errors import ArgumentError
+from kigen.engine.progress import Progress
+from kigen.schedule import PolicySettings, read_policy
 from kigen.spark.spec import BATCH_ROWS, INLINE_BYTES
-from kigen.spark.watch.memory import DEFAULT_MEMORY, SizeError, limit_bytes
-
-LIFETIMES = ("dt", "nt")
-
-
-class ArgumentError(ValueError):
-    """An argument of a run that cannot be: exit code 2."""
-
-
-def _setting(name: str, default: int) -> int:
-    """Sizes that only tests and measurements change."""
-    return int(os.environ.get(name, default))
+from kigen.spark.watch.memory import SizeError, limit_bytes
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    drain: bool = True
-    output: str | None = None  # a directory for <query>.csv
-    checkpoint: str | None = None
-    lifetime: str = "dt"
-    policy: str = DEFAULT_POLICY  # a name, and settings after a colon: ats:kp=1,ki=10,phi=100ms
+    """Options of a run: the keyword arguments of `Engine.run` and `Engine.start`.
+
+    The defaults are those of `kigen run`. `keep_results` is the exception: the command keeps no results.
+
+    Attributes:
+        drain: Processes all that finite sources hold, in event-time order, then ends. A drain drops no tuple.
+            Without it, synthetic streams arrive as time passes and `policy` decides which tuples a batch admits.
+        output: Directory in which each query also writes `<query>.csv`.
+        checkpoint: Directory from which a run that was stopped or killed continues. All machines of the Spark cluster
+            must share it.
+        lifetime: How deaths travel: "dt", with the tuple, or "nt", as negative tuples.
+        policy: Name of the policy that admits tuples of live streams, with settings after a colon:
+            "ats:kp=1,ki=10,phi=100ms".
+        duration_s: Seconds after which the run ends.
+        memory: Limit for the memory of all workers of the run: bytes, a size such as "4GB", or a share of the machine.
+        durability: What a committed batch survives: "power", a power cut, or "process", a kill of the process.
+        keep_results: Keeps results for `RunResult.dataframe`, `to_arrow`, `to_pandas` and `to_polars`.
+        on_progress: Function that is called with a `Progress` every `progress_every_s` seconds and once at the end,
+            always from one thread. If it raises, the run continues and the first error is logged.
+        progress_every_s: Seconds between two calls of `on_progress`.
+        partitions: Number of tasks that run at once. None: one per core.
+        batch_rows: Tuples of a batch of finite sources, for the first batch. None: 500,000.
+        inline_bytes: Size up to which a snapshot is part of Spark's state; a larger one is a file. None: 64 KiB.
+        runtime: Class that runs a task, as "module:class". Tests replace it.
+
+    Raises:
+        ArgumentError: An option has a value that is not possible.
+
+    >>> kigen.RunOptions(drain=True, memory="4GB").policy
+    'pack'
+    """
+
+    drain: bool = defaults.DRAIN
+    output: str | Path | None = None
+    checkpoint: str | Path | None = None
+    lifetime: str = defaults.LIFETIME
+    policy: str = defaults.POLICY
     duration_s: float | None = None
-    memory: str | int = (
-        DEFAULT_MEMORY  # of all workers of the run: bytes, a size such as 4GB, or a share of the machine
-    )
-    batch_rows: int = field(default_factory=lambda: _setting("KIGEN_BATCH_ROWS", BATCH_ROWS))
-    partitions: int | None = None  # tasks that run at once; None: one a core
-    inline_bytes: int = field(default_factory=lambda: _setting("KIGEN_INLINE_BYTES", INLINE_BYTES))
-    keep_results: bool = True  # for RunResult.dataframe
-    durability: str = POWER  # or "process": what a batch outlives once it is committed
-    runtime: str = "kigen.lifetimes:TaskRuntime"
+    memory: str | int = defaults.MEMORY
+    durability: str = defaults.DURABILITY
+    keep_results: bool = True
+    on_progress: Callable[[Progress], None] | None = None
+    progress_every_s: float = defaults.PROGRESS_EVERY_S
+    partitions: int | None = None
+    batch_rows: int | None = None
+    inline_bytes: int | None = None
+    runtime: str = defaults.RUNTIME
 
     def __post_init__(self) -> None:
-        _one_of("lifetime", self.lifetime, LIFETIMES)
+        if self.lifetime not in defaults.LIFETIMES:
+            raise ArgumentError(f"lifetime '{self.lifetime}' is not known: use one of {', '.join(defaults.LIFETIMES)}")
         try:
             read_policy(self.policy)
             durability_of(self.durability)
-        except ValueError as error:
-            raise ArgumentError(str(error)) from error
-        try:
             limit_bytes(self.memory)
-        except SizeError as error:
+        except (ValueError, SizeError) as error:
             raise ArgumentError(str(error)) from error
-        if self.checkpoint is not None and "://" in self.checkpoint:
+        if self.checkpoint is not None and "://" in str(self.checkpoint):
             raise ArgumentError(
-                f"the checkpoint must be a directory that all of Spark's machines share, not '{self.checkpoint}'"
+                f"the checkpoint must be a directory that all machines of Spark share, not '{self.checkpoint}'"
             )
         if self.duration_s is not None and self.duration_s <= 0:
             raise ArgumentError(f"duration must be above 0, not {self.duration_s}")
+        if self.progress_every_s <= 0:
+            raise ArgumentError(f"progress_every_s must be above 0, not {self.progress_every_s}")
         if self.partitions is not None and self.partitions < 1:
-            raise ArgumentError(f"at least one partition is needed, not {self.partitions}")
-        if self.batch_rows < 1:
-            raise ArgumentError(f"a batch must hold at least one tuple, not {self.batch_rows}")
+            raise ArgumentError(f"at least one partition is required, not {self.partitions}")
+        if self.first_batch_rows < 1:
+            raise ArgumentError(f"a batch must hold at least one tuple, not {self.first_batch_rows}")
 
     @property
     def syncs(self) -> bool:
-        """Whether what is committed is on the disk, and not only with the operating system."""
+        """Whether a commit waits for the disk, and not only for the operating system."""
         return self.durability == POWER
 
     @property
     def scheduling(self) -> tuple[str, PolicySettings]:
+        """Name and settings of the policy."""
         return read_policy(self.policy)
 
+    @property
+    def first_batch_rows(self) -> int:
+        """`batch_rows`, or its default. Tests and measurements may set another default in the environment."""
+        return _default("KIGEN_BATCH_ROWS", BATCH_ROWS) if self.batch_rows is None else self.batch_rows
 
-def _one_of(what: str, given: str, known: tuple[str, ...]) -> None:
-    if given not in known:
-        raise ArgumentError(f"no {what} '{given}': there is {', '.join(known)}")
+    @property
+    def largest_inline_bytes(self) -> int:
+        """`inline_bytes`, or its default. Tests and measurements may set another default in the environment."""
+        return _default("KIGEN_INLINE_BYTES", INLINE_BYTES) if self.inline_bytes is None else self.inline_bytes
+
+
+def _default(variable: str, default: int) -> int:
+    return int(os.environ.get(variable, default))

@@ -1,49 +1,31 @@
-"""What a run gives back: the report of DESIGN 8.2, and results as DataFrames."""
+"""Result of a run: the report of `kigen run --report`, and the results of queries as DataFrames and tables."""
 
 from __future__ import annotations
 
 import shutil
 import weakref
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from kigen.engine.errors import ArgumentError
 from kigen.engine.options import RunOptions
-from kigen.plan.logical import App
+from kigen.plan.logical import App, Query
 from kigen.spark.sink.metrics import Metrics
-from kigen.spark.sink.results import results_frame
+from kigen.spark.sink.results import into_sink, read_arrow, read_dataframe, results_sink
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kigen.connectors.parquet.sink import ParquetSink
 
 Report = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class QueryProgress:
-    arrived: int
-    out: int
-    waiting: (
-        int | None
-    )  # tuples in its task's queue, when the last batch was admitted; None if nothing is queued for it
-    p95_ms: float | None
-    deadline_ms: float | None
-    sdmr: float
-
-
-@dataclass(frozen=True)
-class Progress:
-    fraction: float | None  # of finite inputs, 0..1
-    batches: int
-    queries: dict[str, QueryProgress]
-    live: bool = False  # tuples arrive as time passes, and a policy admits them
-    policy: str = ""
-    k: int | None = None  # basic batches in a scheduling batch, where the policy has such
-    overloaded: bool = False
-    doing: str | None = None  # what the batch that runs now is at
-    read: int = 0  # tuples of it that are passed, beside those of the queries
-    reached_us: int | None = None  # the event time that it has come to
-    memory: int = 0  # bytes that the workers use, as far as they are on this machine
-
-
 def report_of(app: App, options: RunOptions, metrics: Metrics, wall_s: float, policy: dict[str, Any]) -> Report:
+    """Returns the report of DESIGN 8.2 as JSON."""
     return {
         "policy": options.scheduling[0],
         "lifetime": options.lifetime,
@@ -51,27 +33,116 @@ def report_of(app: App, options: RunOptions, metrics: Metrics, wall_s: float, po
         "batches": metrics.batches,
         "batch_ms": metrics.batch.quantiles_ms(50, 95),
         "queries": {query.name: metrics.queries[query.name].report(query.deadline_us) for query in app.queries},
-        "costs": policy.get("costs"),  # what the cost model has learnt: of a micro-batch, and of each task's tuples
+        "costs": policy.get("costs"),  # learnt by the cost model: of a micro-batch, and per tuple of each task
     }
 
 
 class RunResult:
-    """Results live in a temporary directory, deleted with this object, unless the run had a checkpoint to keep them
-    in."""
+    """Result of a run.
+
+    Results of queries are parquet files. Without a checkpoint they are temporary: they are deleted with this object, or
+    with the Spark session once `dataframe` has handed them out. With a checkpoint they stay in it.
+
+    Attributes:
+        report: Counts and latencies per query, as `kigen run --report` writes them.
+        finished: Whether all streams have ended and every row is written.
+
+    >>> result = engine.run("rooms.cql", drain=True)
+    >>> result.finished, result.report["queries"]["hot"]["in"]
+    (True, 4)
+    """
 
     def __init__(
-        self, app: App, report: Report, finished: bool, results: Path | None, spark: Any, scratch: Path
+        self, app: App, report: Report, finished: bool, results: Path | None, spark: SparkSession | None, scratch: Path
     ) -> None:
         self.report, self.finished = report, finished
-        self._app, self._results, self._spark = app, results, spark
+        self._app, self._results, self._spark, self._scratch = app, results, spark, scratch
         self._finalizer = weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
 
-    def dataframe(self, query: str) -> Any:
-        """The query's result lines as a Spark DataFrame: its columns, then `_from` and `_to`, or `_at`, as
-        timestamps."""
+    @property
+    def queries(self) -> list[str]:
+        """Names of the queries, in the order of the app.
+
+        >>> engine.run("rooms.cql", drain=True).queries
+        ['hot']
+        """
+        return [query.name for query in self._app.queries]
+
+    def dataframe(self, query: str) -> DataFrame:
+        """Returns the results of a query as a Spark DataFrame, which Spark reads from the files.
+
+        Columns are those of the query, then `_from` and `_to` for a relation, or `_at` for a stream, as timestamps.
+
+        Raises:
+            KeyError: There is no such query.
+            ValueError: The run kept no results.
+
+        >>> result = engine.run("rooms.cql", drain=True)
+        >>> result.dataframe("hot").where("mean > 22").select("room", "mean").show()
+        +-------+----+
+        |   room|mean|
+        +-------+----+
+        |kitchen|24.0|
+        +-------+----+
+        <BLANKLINE>
+        """
+        sink = self._sink(query)
+        if self._spark is None:
+            raise ValueError("the run never had a Spark session, so there is none to read with: use to_arrow")
+        if self._finalizer.detach() is not None:  # DataFrames read lazily: files live as long as the session
+            self._finalizer = weakref.finalize(self._spark, shutil.rmtree, self._scratch, ignore_errors=True)
+        return read_dataframe(self._spark, sink)
+
+    def to_arrow(self, query: str) -> pa.Table:
+        """Returns the results of a query as a pyarrow Table in this process, without Spark. Times are in UTC.
+
+        >>> engine.run("rooms.cql", drain=True).to_arrow("hot").column_names
+        ['room', 'mean', '_from', '_to']
+        """
+        return read_arrow(self._sink(query))
+
+    def to_pandas(self, query: str) -> pd.DataFrame:
+        """Returns the results of a query as a pandas DataFrame in this process, without Spark.
+
+        >>> frame = engine.run("rooms.cql", drain=True).to_pandas("hot")
+        >>> sorted(frame["mean"])
+        [19.0, 20.0, 22.0, 24.0]
+        """
+        return self.to_arrow(query).to_pandas()
+
+    def to_polars(self, query: str) -> pl.DataFrame:
+        """Returns the results of a query as a polars DataFrame in this process, without Spark.
+
+        Raises:
+            ImportError: polars is not installed. It is not a dependency of Kigen.
+        """
+        try:
+            import polars
+        except ImportError as error:
+            raise ImportError("to_polars needs polars: run 'pip install polars', or use to_arrow") from error
+        frame = polars.from_arrow(self.to_arrow(query))
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def close(self) -> None:
+        """Deletes temporary results now; DataFrames of this result cannot be read afterwards.
+
+        >>> result = engine.run("rooms.cql", drain=True)
+        >>> result.close()
+        """
+        self._finalizer()
+
+    def _sink(self, query: str) -> ParquetSink:
+        """The files that hold the query's results: kept ones, or those of its own INTO parquet."""
         found = next((q for q in self._app.queries if q.name == query), None)
         if found is None:
-            raise KeyError(f"no query '{query}': there is {', '.join(q.name for q in self._app.queries)}")
-        if self._results is None:
-            raise ValueError("the run kept no results: start it with keep_results=True")
-        return results_frame(self._spark, found, self._results)
+            raise KeyError(f"there is no query '{query}': use one of {', '.join(self.queries)}")
+        if self._results is not None:
+            return results_sink(found, self._results)
+        into = self._into(found)
+        if into is None:
+            raise ArgumentError("the run kept no results: start it with keep_results=True")
+        return into
+
+    def _into(self, query: Query) -> ParquetSink | None:
+        return into_sink(query, self._app.directory)

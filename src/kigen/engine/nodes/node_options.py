@@ -1,4 +1,4 @@
-"""How a node is to be run, and by what it and others know each other. Nothing here runs."""
+"""Options of a node's run, and the secrets by which nodes know each other. Nothing here runs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class NodeOptions:
     memory: str = DEFAULT_MEMORY  # of this node's workers
 
     def run_options(self, copied: bool = False, durability: str = POWER) -> dict[str, Any]:
-        """`copied`: the checkpoint is copied again and again. Snapshots lie in files then, which travel once; nothing
-        names a folder."""
+        """`copied`: the checkpoint is copied again and again. Snapshots then lie in files, which travel once, and
+        nothing names a folder."""
         chosen: dict[str, Any] = {"durability": durability, **({} if self.policy is None else {"policy": self.policy})}
         if copied:
             chosen["inline_bytes"] = _COPIED_INLINE_BYTES
@@ -37,14 +37,16 @@ class NodeOptions:
 
 
 def replicated(part: NodePart) -> App:
-    """As both replicas of a node run it."""
+    """Returns the app as both replicas of a node run it."""
     return replace(part.app, replicated=True, sharing=False)
 
 
 def security_of(nodes: NodesFile, name: str | None, state: Path) -> Security:
-    """A node's own certificate and key (None: of one who only asks), the shared token, and every node's certificate as
-    a root to trust. Without a token_file the token lies in the state directory, where the first node puts it: nodes of
-    one machine find it there."""
+    """Reads a node's own certificate and key, the shared token, and every node's certificate as a root to trust.
+
+    `name` None: for a process that only asks. Without a token_file the token lies in the state directory, where the
+    first node puts it: nodes of one machine find it there.
+    """
     folder, entry = Path(nodes.file).parent, None if name is None else nodes.entry(name)
     token = None if nodes.token_file is None else folder / nodes.token_file
     certificate = None if entry is None or entry.certificate is None else folder / entry.certificate
@@ -61,8 +63,8 @@ def security_of(nodes: NodesFile, name: str | None, state: Path) -> Security:
 
 
 def _own_secret(nodes: NodesFile, name: str | None, state: Path) -> str:
-    """The token of this state directory. Not for nodes that other machines reach: those must be given the same one by
-    hand."""
+    """Reads or makes the token of this state directory. Nodes that other machines reach get none: the user must give
+    the same token to all of them."""
     if name is None:
         return read_secret(state / TOKEN) if (state / TOKEN).exists() else ""
     alone = all(Address.parse(address).is_loopback for entry in nodes.nodes for address in entry.addresses)
@@ -70,8 +72,8 @@ def _own_secret(nodes: NodesFile, name: str | None, state: Path) -> str:
 
 
 def reader_token(security: Security, folder: Path) -> str:
-    """Leaves what a node's own Spark needs to read its queues in a file of the node's: it travels to workers by name
-    only."""
+    """Writes the token with which the node's own Spark reads its queues to a file; only the name of the file travels
+    to workers."""
     file = folder / READER_TOKEN
     folder.mkdir(parents=True, exist_ok=True)
     file.unlink(missing_ok=True)

@@ -1,11 +1,10 @@
-"""One node of a placed app at work: its queues and their server, what it takes from other nodes, and its own run on
-Spark.
+"""Runs one node of a placed app: its queues and their server, its relays from upstream nodes, and its run on Spark.
 
-Everything a node must not lose lies below its state directory: the queues (files that a kill leaves whole) and Spark's
-checkpoint. Started again there, it goes on; nodes before it keep what its files do not hold yet, nodes behind it ask
-again from where they stand. Invariant: a tuple is acknowledged to the node before only when it is in a file here
-(synced, if the node's durability is "power"); it leaves the files here only when every reader, this node's own Spark
-included, cannot ask for it again.
+Everything that a node must not lose lies below its state directory: the queues (files that a kill leaves whole) and
+Spark's checkpoint. A node that is started again there goes on. Its upstream nodes keep what its files do not hold yet;
+its downstream nodes ask again from where they stand. Invariant: a tuple is acknowledged to the upstream node only when
+it is in a file here (synced, if the node's durability is "power"). It leaves the files here only when no reader, this
+node's own Spark included, can ask for it again.
 """
 
 from __future__ import annotations
@@ -21,24 +20,27 @@ import pyarrow as pa
 
 from kigen.durable import POWER
 from kigen.engine.nodes.node_options import NodeOptions, reader_token, replicated, security_of
-from kigen.engine.nodes.standby_rules import following, readers_of, replica_name
-from kigen.engine.nodes.version_check import meet
+from kigen.engine.nodes.node_status import queries_status, queues_status, relays_status
+from kigen.engine.nodes.standby_rules import kind_of, readers_of
+from kigen.engine.nodes.version_check import require_same_software_there
 from kigen.engine.options import RunOptions
-from kigen.engine.run import Links, Run, warn_of_slow_disk
+from kigen.engine.preparation import Links, warn_of_slow_disk
+from kigen.engine.run import Run
 from kigen.lifetimes.exchange.sent import hole, mark_places, queue_schema
-from kigen.links import NEIGHBOUR, STATUS, Following, LinkServer, Relay, Watch
+from kigen.links import NEIGHBOUR, STATUS, LinkServer, Relay, Watch
 from kigen.placement.cutting import NodePart
 from kigen.placement.nodes_file.file import NodesFile
 from kigen.queue import ENDED, Queue, QueueSettings
-from kigen.replicas.lead_tracking import Leading
+from kigen.replicas.lead_tracking import LeadTracking
+from kigen.replicas.replica_names import node_of, replica_name
+from kigen.replicas.roles import LEADS, STANDS_BY
+from kigen.replicas.standby_kind import Acks, StandbyKind
 from kigen.spark.links.link_sink import LinkSink
 from kigen.spark.links.link_source import Access
 
 SELF = "spark"  # this node's own run, as a reader of its queues
-
-
 QUEUES, CHECKPOINT = "queues", "checkpoint"  # below a node's folder
-DELIVERING = "delivering"  # its own work is done
+DELIVERING = "delivering"  # the node's own work is done
 
 
 def open_queue(part: NodePart, name: str, folder: Path, durability: str) -> Queue:
@@ -52,17 +54,16 @@ def open_queue(part: NodePart, name: str, folder: Path, durability: str) -> Queu
 
 
 @dataclass(frozen=True)
-class Lodging:
-    """A run that comes and goes while its process stays (kigen.engine.nodes.passive_node): whose server it is served
-    by, where its files lie, and who is told when they are those of whole batches."""
+class PassiveHost:
+    """What a `NodeRun` uses of the process around it, if it leads a passive pair and may end before that process."""
 
     server: LinkServer
-    folder: Path
-    whole: Callable[[NodeRun], None]
+    folder: Path  # of the run's files
+    on_whole_batches: Callable[[NodeRun], None]  # called when the files are those of whole batches
 
 
 class NodeRun:
-    """Serves from the moment it exists; `begin` starts what runs on Spark, if anything does."""
+    """Serves its queues from the moment it exists. `begin` starts what runs on Spark, if anything does."""
 
     def __init__(
         self,
@@ -71,31 +72,33 @@ class NodeRun:
         nodes: NodesFile,
         options: NodeOptions,
         replica: int = 0,
-        lodging: Lodging | None = None,
+        host: PassiveHost | None = None,
     ) -> None:
         self.part, self.options, entry = parts[name], options, nodes.entry(name)
         part, self.paired, self.replica = self.part, entry.standby is not None, replica
         self.name, address = replica_name(name, replica), entry.addresses[replica]
-        self._other = entry.addresses[1 - replica] if self.paired and lodging is None else None
-        self._security, self._lodging = security_of(nodes, part.node, options.state), lodging
-        self._folder = options.state / self.name if lodging is None else lodging.folder
+        self._other = entry.addresses[1 - replica] if self.paired and host is None else None
+        self._security, self._host = security_of(nodes, part.node, options.state), host
+        self._folder = options.state / self.name if host is None else host.folder
         self._durability = entry.durability
         self.run: Run | None = None
         self._silence_s, self._relays = entry.silence_us / 1e6, dict[str, Relay]()
         self._state, self._began = "starting", time.time()
         self.queues = {stream: self._queue(stream, parts, nodes) for stream in part.plans}
-        how = following(parts, name, nodes)
-        self._by_hand, self._led_at, self._worked_off = how.by_hand, time.monotonic(), dict[str, int]()
-        self._leading = Leading(not self.paired or lodging is not None)
-        if lodging is None:
-            self._server = LinkServer(self.queues.values(), address, self._security, deaf=lambda: self.useless)
+        kind = kind_of(parts, name, nodes)
+        self._acks, self._led_at, self._worked_off = kind.acks, time.monotonic(), dict[str, int]()
+        self._leading = LeadTracking(kind, not self.paired or host is not None)
+        if host is None:
+            self._server = LinkServer(
+                self.queues.values(), address, self._security, deaf=lambda: self.gives_nothing_new
+            )
             self._server.about = self.about
         else:
-            self._server = lodging.server
+            self._server = host.server
             for queue in self.queues.values():
                 self._server.add(queue)
         self._replicas = [replica_name(name, i) for i in range(len(entry.addresses))]
-        self._relays = {stream: self._relay(stream, nodes, how) for stream in part.received}
+        self._relays = {stream: self._relay(stream, nodes, kind) for stream in part.received}
         if part.app.queries:
             sinks = {q.name: LinkSink(q, self.queues[q.name]) for q in part.app.queries if q.sent}
             links = Links(
@@ -105,7 +108,7 @@ class NodeRun:
             )
             checkpoint = str(self._folder / CHECKPOINT)
             app = replicated(part) if self.paired else part.app
-            chosen = options.run_options(copied=lodging is not None, durability=self._durability)
+            chosen = options.run_options(copied=host is not None, durability=self._durability)
             self.run = Run(app, RunOptions(checkpoint=checkpoint, **chosen), links)
         elif self._durability == POWER:
             warn_of_slow_disk(self._folder)
@@ -119,10 +122,10 @@ class NodeRun:
         queue.require(required + own)
         return queue
 
-    def _relay(self, stream: str, nodes: NodesFile, how: Following) -> Relay:
+    def _relay(self, stream: str, nodes: NodesFile, kind: StandbyKind) -> Relay:
         before, sent = nodes.entry(self.part.received[stream]), self.part.plans[stream]
 
-        def hole_for(note: str) -> pa.RecordBatch:
+        def make_gap_row(note: str) -> pa.RecordBatch:
             return hole(sent.plan.schema, sent.is_stream, int(note or 0))
 
         watch = Watch(before.silence_us / 1e6, alone=self.paired)
@@ -131,10 +134,11 @@ class NodeRun:
             before.addresses,
             self.name,
             self._security.as_role(NEIGHBOUR),
-            how,
+            kind,
             mark_places,
-            hole_for,
+            make_gap_row,
             watch,
+            self._leading.leads,
         )
 
     def _committed(self, oldest: dict[str, int], worked_off: dict[str, int]) -> None:
@@ -142,32 +146,32 @@ class NodeRun:
         for stream, number in oldest.items():
             if stream in self.part.used:
                 self.queues[stream].ack(SELF, number)
-        if self._by_hand:
+        if self._acks is Acks.DELIVERED:
             (stream,), (made,) = self.part.used, self.part.made
             if stream in worked_off:
                 self._leading.committed(worked_off[stream], int(self.queues[made].status()["end"]))
-        if self._lodging is not None:
-            self._lodging.whole(self)
+        if self._host is not None:
+            self._host.on_whole_batches(self)
 
     @property
     def unfollowed_s(self) -> float:
-        """How long no neighbour has read from here; 0: one does."""
+        """Returns for how long no downstream node has read from here; 0: one reads."""
         others = self.part.read_by
         followers = list(self._server.followers.items())
-        if any(count > 0 and reader.partition(".")[0] in others for (_, reader), count in followers):
+        if any(count > 0 and node_of(reader) in others for (_, reader), count in followers):
             self._led_at = time.monotonic()
             return 0.0
         return time.monotonic() - self._led_at
 
     @property
-    def unheard(self) -> list[str]:
-        """A pair's: streams of nodes before that have been silent for longer than one may be."""
-        return [stream for stream, relay in self._relays.items() if self.paired and relay.deaf_s > self._silence_s]
+    def cut_off_from(self) -> list[str]:
+        """Lists the streams whose upstream nodes a replica has not reached for longer than `silence`."""
+        return [stream for stream, relay in self._relays.items() if self.paired and relay.cut_off_s > self._silence_s]
 
     @property
     def behind(self) -> int | None:
-        """Rows of other nodes that are here and not worked off; None: nothing was worked off yet since it was
-        started."""
+        """Counts the rows of upstream nodes that are here and not worked off; None: nothing was worked off since the
+        start."""
         taken = [stream for stream in self.part.received if stream in self.part.used]
         if taken and not self._worked_off:
             return None
@@ -176,35 +180,36 @@ class NodeRun:
         )
 
     @property
-    def useless(self) -> bool:
-        """A pair's: for now, nothing new can come from here; who reads from it had better read from the other."""
-        return self.paired and (self._state in ("starting", "ready") or bool(self.unheard))
+    def gives_nothing_new(self) -> bool:
+        """Whether readers had better read from the other replica: this one is cut off, or is not at work yet."""
+        return self.paired and (self._state in ("starting", "ready") or bool(self.cut_off_from))
 
-    def hold(self, ends: Mapping[str, int]) -> bool:
-        """Whether inputs have come so far."""
+    def has_inputs(self, ends: Mapping[str, int]) -> bool:
+        """Whether the inputs up to these offsets are here."""
         return all(int(self.queues[stream].status()["end"]) >= end for stream, end in ends.items())
 
     def copied(self, starts: Mapping[str, int]) -> None:
-        """The other replica's files need no input before these offsets: the nodes before may let them go."""
+        """Acknowledges, for both replicas, the inputs that the follower's copy does not need: those before these
+        offsets."""
         for stream, start in starts.items():
             self._relays[stream].release(self._replicas, start)
 
     def _look_around(self) -> None:
-        """Whoever is read by a neighbour leads; a leader by hand acknowledges inputs whose results are delivered."""
+        """Decides anew whether this replica leads, and acknowledges inputs whose results are delivered."""
         if not self.paired:
             return
-        if self._lodging is not None:
+        if self._host is not None:
             if self.run is None:
-                self._lodging.whole(self)
+                self._host.on_whole_batches(self)
             return
         if self._leading.look(self.unfollowed_s):
             for relay in self._relays.values():
                 relay.lead(self._leading.leads)
-        if self._by_hand:
+        if self._acks is Acks.DELIVERED:
             (stream,), (made,) = self.part.used, self.part.made
-            done = self._leading.delivered(int(self.queues[made].status()["start"]))
-            if done is not None:
-                self._relays[stream].ack(done[0], note=str(done[1]))
+            acknowledged = self._leading.delivered(int(self.queues[made].status()["start"]))
+            if acknowledged is not None:
+                self._relays[stream].ack(acknowledged[0], note=str(acknowledged[1]))
 
     @property
     def needs_spark(self) -> bool:
@@ -214,7 +219,7 @@ class NodeRun:
         """`ready` waits for the other nodes, if they are to begin together."""
 
         if self._other is not None:
-            meet(self._other, self._security.as_role(STATUS))
+            require_same_software_there(self._other, self._security.as_role(STATUS))
 
         def warm() -> None:
             self._state = "ready"
@@ -228,14 +233,13 @@ class NodeRun:
 
     @property
     def active(self) -> bool:
-        """Does what is due, and says whether there is more to wait for: inputs, or readers that have not got
-        everything."""
+        """Does what is due; returns whether there is more to wait for: inputs, or readers that have not got all."""
         self._look_around()
         self.check()
         if self.run is not None and self.run.active:
             return True
         if self.run is not None and not self.run.finished:
-            return False  # stopped, or failed: `stop` will say
+            return False  # stopped, or failed: `stop` raises the cause
         for name in self.part.used:
             self.queues[name].ack(SELF, self.queues[name].status()["end"])
         self._state = "relaying" if self.run is None and not self._ended else DELIVERING
@@ -247,14 +251,14 @@ class NodeRun:
         return False
 
     def check(self) -> None:
-        """Raises what a link to a node before was refused for."""
+        """Raises the error of a relay that cannot go on."""
         for relay in self._relays.values():
             if relay.error is not None:
                 raise relay.error
 
     @property
     def _ended(self) -> bool:
-        """All that will ever come is here."""
+        """Whether all that will ever come is here."""
         return all(queue.status()["progress_us"] == ENDED for queue in self.queues.values())
 
     @property
@@ -262,38 +266,24 @@ class NodeRun:
         return (self.run is None or self.run.finished) and all(_delivered(queue) for queue in self.queues.values())
 
     def about(self) -> dict[str, Any]:
-        """For `kigen status`."""
+        """Describes the node for `kigen status`."""
         told: dict[str, Any] = {
             "node": self.name,
-            "role": "alone" if not self.paired else "leads" if self._leading.leads else "stands by",
+            "role": "alone" if not self.paired else LEADS if self._leading.leads else STANDS_BY,
             "pid": os.getpid(),
             "state": self._state,
             "up_s": round(time.time() - self._began, 1),
-            "deaf": bool(self.unheard),
+            "deaf": bool(self.cut_off_from),
             "behind": self.behind,
         }
-        told["from"] = {
-            name: {
-                "node": self.part.received[name],
-                "connected": relay.connected,
-                "server": relay.address,
-                "rows": relay.rows,
-                "wire_bytes": relay.wire.received,
-                "switched": relay.switched[-5:],
-            }
-            for name, relay in self._relays.items()
-        }
+        told["from"] = relays_status(self.part, self._relays)
         told["sent"] = self._server.counters.to_json()
-        told["queues"] = {name: _short(queue.status()) for name, queue in self.queues.items()}
-        told["queries"] = {} if self.run is None or self._state == "starting" else self._queries(self.run)
+        told["queues"] = queues_status(self.queues)
+        told["queries"] = {} if self.run is None or self._state == "starting" else queries_status(self.part, self.run)
         return told
 
-    def _queries(self, run: Run) -> dict[str, Any]:
-        progress = run.progress
-        return {name: {**vars(q), "sent": name in self.part.made} for name, q in progress.queries.items()}
-
     def stop(self) -> dict[str, Any] | None:
-        """Ends everything in good order; the report of the run, if there was one. Raises what made it fail."""
+        """Ends everything in good order; returns the report of the run, if there was one. Raises what made it fail."""
         self._state = "stopping"
         try:
             return None if self.run is None else self.run.stop().report
@@ -302,7 +292,7 @@ class NodeRun:
                 relay.close()
             for queue in self.queues.values():
                 self._server.remove(queue)
-            if self._lodging is None:
+            if self._host is None:
                 self._server.close()
             for queue in self.queues.values():
                 queue.close()
@@ -311,7 +301,3 @@ class NodeRun:
 def _delivered(queue: Queue) -> bool:
     status = queue.status()
     return bool(status["progress_us"] == ENDED and status["kept_tuples"] == 0)
-
-
-def _short(status: dict[str, Any]) -> dict[str, Any]:
-    return {key: status[key] for key in ("start", "end", "kept_tuples", "kept_bytes", "lag")}

@@ -1,8 +1,8 @@
-"""The reader of the data source: a process of its own on the driver, which does admission
+"""Implements the reader of the data source: a process of its own on the driver, which does admission
 (kigen.spark.admission.offsets).
 
-A row is (task, bucket, seq, payload): one for each task that the batch concerns, the payload a JSON list of references
-to its input. No tuple passes here; workers read the ranges themselves (docs/decisions/002).
+It produces rows (task, bucket, seq, payload), one for each task in the batch. The payload is JSON and refers to the
+input of the task. No tuple passes through the reader: workers read the ranges themselves (docs/decisions/002).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,60 +19,62 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from kigen.connectors import LiveSource, Source
 from kigen.schedule.slices import ADMITTED_NAMES
-from kigen.spark.admission.offsets import Live, Offset, batch_of, check_format, initial_offset, log_budget, next_offset
+from kigen.spark.admission.offsets import Json, Live, Offset, batch_of, initial_offset, log_budget, next_offset
 from kigen.spark.admission.scheduling import Scheduling
 from kigen.spark.admission.slice_scheduling import SliceScheduling
 from kigen.spark.scratch import Scratch
 from kigen.spark.spec import RunSpec
 
-_TELL_US = 200_000  # how often the command hears what waits
+_REPORT_US = 200_000  # how often the command gets a report of what waits
 Row = tuple[str, int, int, str]
 
 
-class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # pyspark counts as untyped
-    """Executors construct it too, to replay a batch after a restart: no side effects before the first call."""
+class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Decides what each batch contains.
+
+    Executors also construct it, to replay a batch after a restart. So it has no side effects before the first call.
+    """
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
         self._sources: dict[str, Source] | None = None
         self._scheduling: Scheduling | None = None
-        self._told_us = 0
+        self._reported_us = 0
         self._scratch = Scratch(spec.scratch)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Nothing to fix: a finite log says itself where it ends."""
+        """Does nothing: a finite log itself says where it ends."""
 
-    def initialOffset(self) -> Offset:  # noqa: N802
-        """Live streams begin here: Spark is up, and the first batch comes next."""
+    def initialOffset(self) -> Json:  # noqa: N802
+        """Returns the offset of a new run. Live streams begin now: Spark is up, and the first batch comes next."""
         with self._scratch.recording_errors():
             started_us = _now_us()
             counts = {task: len(slices.queries) for task, slices in self._spec.slices.items()}
-            return initial_offset(self._open(started_us), self._spec.tasks, started_us, counts)
+            return initial_offset(self._open(started_us), self._spec.tasks, started_us, counts).to_json()
 
-    def read(self, start: Offset) -> tuple[Iterator[Row], Offset]:
+    def read(self, start: Json) -> tuple[Iterator[Row], Json]:
+        """Returns the rows of the next batch, and the offset after it."""
         with self._scratch.recording_errors():
-            end = self._warm(start) if self._spec.warm_up else self._admit(start)
-            return self.readBetweenOffsets(start, end), end
+            before = Offset.from_json(start)
+            after = replace(before, seq=1) if self._spec.warm_up else self._admit(before)
+            return self._rows(before, after), start if after is before else after.to_json()
 
     def _admit(self, start: Offset) -> Offset:
-        check_format(start)
         now_us, closing = _now_us(), self._scratch.closing
-        sources = self._open(start["started_us"])
+        sources = self._open(start.started_us)
         logs = {name: source for name, source in sources.items() if not source.live}
-        live = self._live(start, now_us, closing) if start["queues"] else None
+        live = self._live(start, now_us, closing) if start.queues else None
         budget = log_budget(start, self._spec.batch_rows, self._spec.largest_rows, now_us, self._spec.shortest_us)
         end = next_offset(start, logs, budget, now_us, live, closing)
-        if end is not start and self._scheduling is not None and now_us - self._told_us > _TELL_US:
+        if end is not start and self._scheduling is not None and now_us - self._reported_us > _REPORT_US:
             self._scratch.set_policy_report(self._scheduling.report())
-            self._told_us = now_us
+            self._reported_us = now_us
         return end
 
     def _live(self, start: Offset, now_us: int, closing: bool) -> Live:
-        queues = {
-            task: {stream: dict(at) for stream, at in streams.items()} for task, streams in start["queues"].items()
-        }
+        queues = {task: {stream: dict(at) for stream, at in streams.items()} for task, streams in start.queues.items()}
         if self._scheduling is None:
-            sources = {n: s for n, s in self._open(start["started_us"]).items() if isinstance(s, LiveSource) and s.live}
+            sources = {n: s for n, s in self._open(start.started_us).items() if isinstance(s, LiveSource) and s.live}
             spec, costs = self._spec, Path(self._spec.checkpoint) / "costs.json"
             tick = None if spec.links is None else spec.tick_us
             policy, at_most = (spec.policy, spec.settings), spec.largest_rows
@@ -82,18 +85,19 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
             else:
                 self._scheduling = Scheduling(spec.app, spec.tasks, sources, queues, policy, at_most, costs, tick)
         committed = self._scratch.committed()
-        self._scheduling.completed(start["seq"], now_us, committed)
-        return queues, self._scheduling.next(start["seq"] + 1, now_us, queues, committed, closing)
-
-    def _warm(self, start: Offset) -> Offset:
-        return {**start, "seq": 1}
+        self._scheduling.completed(start.seq, now_us, committed)
+        return queues, self._scheduling.next(start.seq + 1, now_us, queues, committed, closing)
 
     def _open(self, started_us: int) -> dict[str, Source]:
         if self._sources is None:
             self._sources = self._spec.sources(started_us)
         return self._sources
 
-    def readBetweenOffsets(self, start: Offset, end: Offset) -> Iterator[Row]:  # noqa: N802
+    def readBetweenOffsets(self, start: Json, end: Json) -> Iterator[Row]:  # noqa: N802
+        """Returns the rows of a batch that is replayed."""
+        return self._rows(Offset.from_json(start), Offset.from_json(end))
+
+    def _rows(self, start: Offset, end: Offset) -> Iterator[Row]:
         return iter(list(_rows(self._spec, start, end)))  # a list's iterator: Spark copies it
 
 
@@ -102,8 +106,8 @@ def _rows(spec: RunSpec, start: Offset, end: Offset) -> Iterator[Row]:
     if spec.warm_up and end != start:
         batch = {task.name: {"ranges": [], "shed": {}, "dropped": {}} for task in spec.tasks}
     for task, mine in batch.items():
-        payload: dict[str, Any] = {"started_us": end["started_us"], "admitted_us": end["admitted_us"], **mine}
-        yield task, spec.bucket(task), end["seq"], json.dumps(payload)
+        payload: dict[str, Any] = {"started_us": end.started_us, "admitted_us": end.admitted_us, **mine}
+        yield task, spec.bucket(task), end.seq, json.dumps(payload)
 
 
 def _now_us() -> int:

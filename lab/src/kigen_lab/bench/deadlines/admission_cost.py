@@ -43,19 +43,17 @@ def measure_admission(
     sources = {s.name: open_source(s, ".", False, 0) for s in app.streams}
     live = {name: source for name, source in sources.items() if isinstance(source, LiveSource)}
     offset = initial_offset(dict(sources), tasks, 0)
-    scheduling = Scheduling(app, tasks, live, offset["queues"], (policy, PolicySettings(may_drop=False)), _AT_MOST)
+    scheduling = Scheduling(app, tasks, live, offset.queues, (policy, PolicySettings(may_drop=False)), _AT_MOST)
     now_us = int(waiting / rate * 1e6)
     whole, decision = [], []
     for trigger in range(triggers + 1):
         began = time.thread_time()
-        queues = {
-            task: {stream: dict(at) for stream, at in streams.items()} for task, streams in offset["queues"].items()
-        }
-        scheduling.completed(offset["seq"], now_us, Committed())
-        taken = scheduling.next(offset["seq"] + 1, now_us, queues, Committed(offset["seq"], now_us, {}), False)
+        queues = {task: {stream: dict(at) for stream, at in streams.items()} for task, streams in offset.queues.items()}
+        scheduling.completed(offset.seq, now_us, Committed())
+        taken = scheduling.next(offset.seq + 1, now_us, queues, Committed(offset.seq, now_us, {}), False)
         decided = time.thread_time()
         offset = next_offset(offset, {}, 0, now_us, (queues, taken))
-        json.dumps(offset)
+        json.dumps(offset.to_json())
         if trigger:  # the first hears of everything that waits at once
             whole.append(time.thread_time() - began)
             decision.append(decided - began)

@@ -40,7 +40,7 @@ def run_end_to_end(
     shutil.rmtree(out, ignore_errors=True)
     app = bind(app_text(query, kind, window, paths, str(out.absolute())))
     options: dict[str, Any] = {} if batch_rows is None else {"batch_rows": batch_rows}
-    run = engine.start(app, lifetime=lifetime, keep_results=False, **options)
+    run = engine.start(app, drain=True, lifetime=lifetime, keep_results=False, **options)
     try:
         run.await_end()
     finally:
@@ -57,7 +57,7 @@ def run_floor(engine: Engine, folder: Path, batches: int, tuples: int) -> Answer
     into = folder / "kigen-floor"
     shutil.rmtree(into, ignore_errors=True)
     app = bind(_FLOOR_APP.format(path=data.paths["stru"], into=into.absolute()))
-    run = engine.start(app, keep_results=False, batch_rows=tuples)
+    run = engine.start(app, drain=True, keep_results=False, batch_rows=tuples)
     seen: dict[int, dict[str, Any]] = {}
     try:
         while run.active:

@@ -32,7 +32,7 @@ def lifetimes_settings(
         raise ArgumentError(f"at least one trial is required, not {trials}")
     if tuples is not None and tuples < FEWEST_TUPLES:
         raise ArgumentError(f"at least {FEWEST_TUPLES} tuples are required, not {tuples}")
-    batch_rows = RunOptions().batch_rows
+    batch_rows = RunOptions().first_batch_rows
     return Settings(
         queries=tuple(dict.fromkeys(queries or BY_NAME)),
         windows=tuple(sorted(set(windows or (QUICK_WINDOWS if quick else WINDOWS)))),

@@ -21,7 +21,7 @@ def run_on_spark(
     """One run; every result row is written below `out`, then deleted."""
     shutil.rmtree(out, ignore_errors=True)
     run = engine.start(
-        family.app(paths, str(out.absolute())), lifetime=lifetime, keep_results=False, batch_rows=batch_rows
+        family.app(paths, str(out.absolute())), drain=True, lifetime=lifetime, keep_results=False, batch_rows=batch_rows
     )
     try:
         run.await_end()

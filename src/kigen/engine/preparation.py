@@ -1,0 +1,116 @@
+"""Prepares a run: what its processes must know, which sinks it writes, and Spark made warm."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kigen.connectors import Sink, open_sink
+from kigen.durable import slow_disk
+from kigen.engine.errors import RunFailed, SparkDied
+from kigen.engine.options import RunOptions
+from kigen.plan.logical import App, Connector
+from kigen.spark.links.link_source import Access
+from kigen.spark.operator.dropped_tuples import shed_output_name
+from kigen.spark.pipeline import is_process_death, warm_up
+from kigen.spark.session.error_cause import error_cause
+from kigen.spark.session.start import log_path
+from kigen.spark.sink.batch_sink import Outputs
+from kigen.spark.sink.results import results_sink
+from kigen.spark.spec import RunSpec, rows_within
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Links:
+    """Connection of a run to other nodes.
+
+    `access` reads received streams; `sinks` are those of sent queries. `on_commit` is called after each batch with two
+    maps per stream: the oldest offset that a replay may read again, and the offset up to which all is processed.
+    """
+
+    access: Access
+    sinks: dict[str, Sink]
+    on_commit: Callable[[dict[str, int], dict[str, int]], None]
+
+
+def warn_of_slow_disk(folder: Path) -> None:
+    """Logs a warning if syncs to this disk are slow: every acknowledgement waits for one."""
+    warning = slow_disk(folder)
+    if warning is not None:
+        _log.warning("warning: %s", warning)
+
+
+def warm(spark: SparkSession, app: App, options: RunOptions, access: Access) -> None:
+    """Prepares Spark for a run of this app that may begin later; uses no checkpoint, inputs or outputs."""
+    with tempfile.TemporaryDirectory(prefix="kigen-") as scratch:
+        try:
+            warm_up(spark, run_spec(app, options, Path(scratch), Path(scratch), access))
+        except Exception as error:
+            raise start_error(error, "Spark did not start") from error
+
+
+def start_error(error: Exception, what: str) -> RunFailed:
+    """Returns the error to raise when Spark failed to start a run."""
+    if is_process_death(error):
+        return SparkDied(f"Spark was killed while it started: {error_cause(error)} (Spark's log: {log_path()})")
+    return RunFailed(f"{what}: {error_cause(error)} (Spark's log: {log_path()})")
+
+
+def run_spec(app: App, options: RunOptions, checkpoint: Path, scratch: Path, access: Access | None) -> RunSpec:
+    """Returns what every process of the run must know."""
+    return RunSpec(
+        app=app,
+        run_id=uuid.uuid4().hex,
+        checkpoint=str(checkpoint),
+        scratch=str(scratch),
+        draining=options.drain,
+        lifetime=options.lifetime,
+        policy=options.scheduling[0],
+        settings=replace(options.scheduling[1], may_drop=not options.drain),
+        batch_rows=min(options.first_batch_rows, rows_within(str(options.memory))),
+        partitions=options.partitions,
+        inline_bytes=options.largest_inline_bytes,
+        memory=str(options.memory),
+        runtime=options.runtime,
+        links=access,
+        syncs=options.syncs and options.checkpoint is not None,  # no run continues from a temporary checkpoint
+    )
+
+
+def open_outputs(app: App, output: str | None, results: Path | None, links: Links | None) -> Outputs:
+    """Opens the sinks of each query, and those of tuples that streams shed.
+
+    `output` is the directory for csv files, `results` the one for results that the run keeps.
+    """
+    outputs: Outputs = {}
+    for query in app.queries:
+        mine = outputs.setdefault(query.name, [])
+        if query.sent:
+            assert links is not None, f"{query.name} goes to another node"
+            mine.append((f"{query.name} into", links.sinks[query.name]))
+            continue
+        if output is not None:
+            csv = Connector("csv", (("path", f"{query.name}.csv"),))
+            sink = open_sink(csv, query.schema, query.root.is_stream, output, query.name)
+            mine.append((f"{query.name} output", sink))
+        if query.into is not None:
+            sink = open_sink(query.into, query.schema, query.root.is_stream, app.directory, query.name)
+            mine.append((f"{query.name} into", sink))
+        if results is not None:
+            mine.append((f"{query.name} results", results_sink(query, results)))
+    for stream in app.streams:
+        if stream.shed is not None and stream.shed.into is not None:
+            name = shed_output_name(stream.name)
+            sink = open_sink(stream.shed.into, stream.schema, True, app.directory, name)
+            outputs[name] = [(f"{stream.name} shed", sink)]
+    return outputs
