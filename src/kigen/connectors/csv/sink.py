@@ -6,20 +6,18 @@ is `""`; doubles read back to the same bits.
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
+from collections.abc import Iterator
 
-import polars as pl
 import pyarrow as pa
 
+from kigen.connectors.csv.lines import csv_lines
 from kigen.connectors.encoding import Encoder, Encoding, output_columns, times_of
 from kigen.connectors.sink_base import Sink, SinkPosition
 from kigen.connectors.source_base import InputError
 from kigen.durable import WrittenFile, make_directories, remove, sync_directory
 from kigen.plan.types import Schema
-
-_TIME = "%Y-%m-%dT%H:%M:%S%.6fZ"
 
 
 class CsvEncoder(Encoder):
@@ -28,14 +26,8 @@ class CsvEncoder(Encoder):
     def start(self, path: str) -> Encoding:
         return _Lines(self, path)
 
-    def lines(self, table: pa.Table) -> memoryview:
-        columns = output_columns(table, self.schema, self.is_stream)
-        positional = pa.table(columns, names=[f"x{i}" for i in range(len(columns))])
-        frame = pl.from_arrow(positional)
-        assert isinstance(frame, pl.DataFrame)
-        buffer = io.BytesIO()
-        frame.write_csv(buffer, include_header=False, datetime_format=_TIME)
-        return buffer.getbuffer()
+    def lines(self, table: pa.Table) -> Iterator[memoryview]:
+        return csv_lines(output_columns(table, self.schema, self.is_stream))
 
 
 class _Lines(Encoding):
@@ -45,7 +37,7 @@ class _Lines(Encoding):
         self._encoder, self._file = encoder, open(path, "wb")  # noqa: SIM115 (lives until finish)
 
     def add(self, table: pa.Table) -> None:
-        self._file.write(self._encoder.lines(table))
+        self._file.writelines(self._encoder.lines(table))
 
     def finish(self) -> None:
         self._file.close()
@@ -81,7 +73,8 @@ class CsvSink(Sink):
         assert self._file is not None, "open first"
         if not table.num_rows:
             return
-        self._file.write(self._encoder.lines(table))
+        for lines in self._encoder.lines(table):
+            self._file.write(lines)
 
     def encoder(self) -> Encoder:
         return self._encoder
