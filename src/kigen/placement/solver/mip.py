@@ -10,13 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import highspy
 import numpy as np
 from numpy.typing import NDArray
 
 Terms = Mapping[int, float]
 Floats = NDArray[np.float64]
-_DONE = {highspy.HighsModelStatus.kOptimal: "optimal", highspy.HighsModelStatus.kInfeasible: "infeasible"}
+
+
+class SolverMissing(ImportError):
+    """HiGHS is not installed; placement needs it."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Mip:
         relaxed: bool = False,
     ) -> MipSolution:
         """`start`: a solution to begin with, feasible or nearly so. `relaxed`: without whole numbers."""
+        highspy = _highspy()
         solver = _solver(max(0.1, time_limit_s), gap)
         solver.passModel(self._model(relaxed))
         if start is not None and not relaxed:
@@ -81,11 +84,12 @@ class Mip:
         solver.run()
         info = solver.getInfo()
         found = solver.getModelStatus()
+        done = {highspy.HighsModelStatus.kOptimal: "optimal", highspy.HighsModelStatus.kInfeasible: "infeasible"}
         has = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
         values = np.array(solver.getSolution().col_value) if has else None
         bound = info.mip_dual_bound if any(self.whole) and not relaxed else info.objective_function_value
         return MipSolution(
-            _DONE.get(found, "limit"),
+            done.get(found, "limit"),
             values,
             float(info.objective_function_value),
             float(bound),
@@ -93,6 +97,7 @@ class Mip:
         )
 
     def _model(self, relaxed: bool) -> Any:
+        highspy = _highspy()
         model = highspy.HighsLp()
         model.num_col_, model.num_row_ = len(self.cost), len(self.row_lower)
         model.col_cost_, model.col_lower_, model.col_upper_ = (
@@ -109,8 +114,20 @@ class Mip:
         return model
 
 
+def _highspy() -> Any:
+    """Imports HiGHS at the first solve: only apps on nodes need it, and only until their placement is stored."""
+    try:
+        import highspy
+    except ImportError as error:
+        raise SolverMissing(
+            "placing an app on nodes needs the solver HiGHS (package highspy), which is not installed; "
+            "run: pip install 'kigen[nodes]'"
+        ) from error
+    return highspy
+
+
 def _solver(time_limit_s: float, gap: float) -> Any:
-    solver = highspy.Highs()
+    solver = _highspy().Highs()
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
     solver.setOptionValue("random_seed", 1)
