@@ -1,4 +1,4 @@
-"""The logical plan: typed, immutable nodes; `bind` and `load_app` make it from an app file."""
+"""Turns an app file into a logical plan of typed, immutable nodes: `bind` and `load_app`."""
 
 from kigen.plan.binder import bind, load_app
 

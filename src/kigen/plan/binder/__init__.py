@@ -1,4 +1,4 @@
-"""Names and types of an app file resolved; the plan's nodes built."""
+"""Resolves the names and types of an app file and builds the nodes of its plan."""
 
 from kigen.plan.binder.app import bind, load_app
 

@@ -1,7 +1,7 @@
-"""GROUP BY and aggregates: the columns beneath, the Aggregate, and select items and HAVING as terms over its columns.
+"""Binds GROUP BY and aggregates: the columns below the Aggregate, the Aggregate itself, and the terms above it.
 
-Invariant: above an Aggregate there are the keys, then the aggregates; whatever is neither a key, nor an aggregate, nor
-made of them is an error.
+Select items and HAVING become terms over the columns of the Aggregate. Invariant: those columns are the keys, then the
+aggregates; an expression that is not made of them is an error.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _FUNCS: dict[type[exp.Expr], AggFunc] = {
 
 
 class Grouping:
-    """Collects the aggregates of one SELECT while its items are bound; `node` then gives the plan."""
+    """Collects the aggregates of one SELECT while its items are bound; `node` then returns the plan."""
 
     def __init__(self, scope: Scope, base: Base, keys: list[Term], aliases: Mapping[str, Term]) -> None:
         self.scope, self.base = scope, base
-        self.scope_aliases = aliases  # items without aggregates, usable inside an aggregate's argument
+        self.scope_aliases = aliases  # items without aggregates, which the argument of an aggregate may use
         self.keys: list[Expr] = []
         self.key_of: dict[str, int] = {}
         for term in keys:
@@ -51,7 +51,7 @@ class Grouping:
         return Term(self.scope.source, place_of(self.scope.source, node), tuple(sorted(refs, key=lambda r: r.span)))
 
     def column(self, position: int) -> int:
-        """The key that is just this column of the scope; -1 if none is."""
+        """Returns the key that is just this column of the scope; -1 if there is none."""
         return self.key_of.get(f"c{self.base.place(position)}", -1)
 
     def _refs(self, node: exp.Expr, aliases: Mapping[str, Term], clause: str) -> list[Ref]:
@@ -71,7 +71,7 @@ class Grouping:
         try:
             text = same(resolve(self.scope, node).sql(self.base.place).text)
         except (CqlError, CqlErrors):
-            return None  # a name further down is an alias, or unknown: found there
+            return None  # a name inside is an alias, or unknown: `_refs` finds it there
         return Ref(span, self.key_of[text]) if text in self.key_of else None
 
     def _column(self, column: exp.Column, aliases: Mapping[str, Term], clause: str) -> Ref:
@@ -90,7 +90,7 @@ class Grouping:
             if not self.keys
             else f"add {name} to GROUP BY, or write MAX({name})"
         )
-        return self.scope.source.error(span, f"column {name} is neither grouped by nor inside an aggregate", hint)
+        return self.scope.source.error(span, f"column {name} is neither in GROUP BY nor inside an aggregate", hint)
 
     # --- aggregates -----------------------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class Grouping:
             return func, expr, Type.BIGINT
         if func in (AggFunc.MIN, AggFunc.MAX):
             return func, expr, expr.type
-        if func is AggFunc.SUM and expr.type is Type.BOOLEAN:  # DuckDB counts the true ones
+        if func is AggFunc.SUM and expr.type is Type.BOOLEAN:  # DuckDB counts the true values
             expr = Expr(f"CAST({expr.sql} AS BIGINT)", Type.BIGINT, expr.text)
         if expr.type not in (Type.BIGINT, Type.DOUBLE):
             instead = (
@@ -164,8 +164,8 @@ class Grouping:
 
 
 def windows(node: PlanNode) -> tuple[Window, ...]:
-    """The windowed streams a relation is made of, each once; a window over another query's stream hides what that
-    stream is made of."""
+    """Returns the windowed streams that a relation is made of, each once. A window over another query's stream hides
+    the windows below that stream."""
     if isinstance(node, Window):
         return (node,)
     return tuple(dict.fromkeys(w for child in node.children for w in windows(child)))

@@ -1,6 +1,6 @@
-"""From an app file to an `App`: the entry points `bind` and `load_app`.
+"""Turns an app file into an `App`: the entry points `bind` and `load_app`.
 
-Invariant: either an App whose every name and type is resolved, or CqlErrors with all errors of the file, in the order
+Invariant: the result is an App with every name and type resolved, or CqlErrors with all errors of the file in the order
 of the text.
 """
 
@@ -25,8 +25,8 @@ _OUR_COLUMNS = ("_from", "_to", "_at")
 
 
 def load_app(path: str | Path, output: str | Path | None = None) -> App:
-    """Read and bind an app file; relative paths in it start at its directory. `output`: the folder for results, if
-    there is to be one."""
+    """Reads and binds an app file; relative paths in it start at its directory. `output` is the folder for results, if
+    there is one."""
     file = Path(path)
     return bind(
         file.read_text(encoding="utf-8"), str(path), str(file.resolve().parent), None if output is None else str(output)
@@ -34,7 +34,7 @@ def load_app(path: str | Path, output: str | Path | None = None) -> App:
 
 
 def bind(text: str, file_name: str = "<app>", directory: str = ".", output: str | None = None) -> App:
-    """Bind the text of an app file; raises CqlErrors with all its errors."""
+    """Binds the text of an app file; raises CqlErrors with all its errors."""
     declared = parse_app(text, file_name)
     catalog = Catalog(declared.source, _bind_query, list(declared.errors))
     streams = _declare(declared, catalog)
@@ -55,14 +55,14 @@ def _declare(declared: AppDecl, catalog: Catalog) -> list[str]:
         key = name.text.lower()
         if key in catalog.names:
             error = declared.source.error(
-                name.span, f"{catalog.names[key]} is declared already", "give one of them another name"
+                name.span, f"{catalog.names[key]} is already declared", "give one of them another name"
             )
             catalog.errors.append(error)
             continue
         catalog.names[key] = name.text
         wrong = bad_name(name.text)
         if wrong is not None:
-            hint = "files and queues are called by it: write letters, digits and _"
+            hint = "files and queues are named after it: use letters, digits and _"
             catalog.errors.append(declared.source.error(name.span, f"the name {name.text!r} {wrong}", hint))
         if isinstance(statement, QueryDecl):
             catalog.declared[key] = statement
@@ -77,7 +77,8 @@ def _declare(declared: AppDecl, catalog: Catalog) -> list[str]:
 
 
 def _names_of_broken(declared: AppDecl, catalog: Catalog) -> None:
-    """What a statement with a syntax error would have declared: reading it is no second error."""
+    """Notes the names that statements with a syntax error would have declared, so that using one is not a second
+    error."""
     tokens = declared.source.tokens
     for create, kind, name in zip(tokens, tokens[1:], tokens[2:], strict=False):
         if create.text.upper() == "CREATE" and kind.text.upper() in ("STREAM", "QUERY"):
@@ -89,7 +90,7 @@ def _bind_query(catalog: Catalog, decl: QueryDecl) -> Query:
     into = sink(catalog.source, decl.into)
     for name in relation.names:
         if name.lower() in _OUR_COLUMNS:
-            message = f"the output of query {decl.name.text} has a column {name}, a name Kigen needs for lifetimes"
+            message = f"the output of query {decl.name.text} has a column {name}, a name that is reserved for lifetimes"
             written = [
                 t
                 for t in catalog.source.tokens_in(place_of(catalog.source, decl.body))
@@ -104,7 +105,7 @@ def _bind_query(catalog: Catalog, decl: QueryDecl) -> Query:
 
 
 def _named(node: PlanNode, names: tuple[str, ...]) -> PlanNode:
-    """A root carries the query's column names; a projection for names alone is added only where they differ."""
+    """Gives a root the query's column names; adds a projection for names alone only where they differ."""
     if tuple(c.name for c in node.schema) == names:
         return node
     if isinstance(node, Project):

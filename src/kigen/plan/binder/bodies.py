@@ -1,6 +1,6 @@
-"""The body of a query or sub-query: a SELECT, or a set operation over two of them.
+"""Binds the body of a query or subquery: a SELECT, or a set operation over two of them.
 
-Invariant: both sides of a set operation have equal column types when they meet; a BIGINT beside a DOUBLE becomes a
+Invariant: both inputs of a set operation have equal column types. Where one is BIGINT and the other DOUBLE, both become
 DOUBLE.
 """
 
@@ -53,7 +53,7 @@ def _set_operation(catalog: Catalog, node: exp.SetOperation) -> Relation:
 
 
 def _both(catalog: Catalog, node: exp.SetOperation) -> tuple[Relation, Relation]:
-    """Both sides, so that the errors of both are reported."""
+    """Binds both sides, so that the errors of both are reported."""
     sides: list[Relation] = []
     errors: list[CqlError] = []
     reported = False
@@ -82,7 +82,9 @@ def _unified(catalog: Catalog, node: exp.SetOperation, left: Relation, right: Re
     if len(left.names) != len(right.names):
         span = place_of(source, node.expression)
         raise source.error(
-            span, f"{name} of {len(left.names)} and {len(right.names)} columns", "give both queries the same columns"
+            span,
+            f"{name} of queries with {len(left.names)} and {len(right.names)} columns",
+            "give both queries the same number of columns",
         )
     types: list[Type] = []
     for i, (a, b) in enumerate(zip(left.types, right.types, strict=True)):

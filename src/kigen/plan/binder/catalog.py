@@ -1,6 +1,6 @@
-"""What names in FROM stand for: declared streams, and queries by name, bound on first use in any order.
+"""Resolves the names in FROM: declared streams, and queries, which are bound on first use in any order.
 
-Invariant: a query is bound once; one that is broken is reported once, and whatever reads it is silently given up.
+Invariant: a query is bound once. A query with errors is reported once, and queries that read it are dropped silently.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KINDS = {
 
 
 class AlreadyReported(CqlErrors):
-    """What depends on something broken that has its own error elsewhere."""
+    """Raised for a query that depends on something whose error has already been reported."""
 
     def __init__(self) -> None:
         super().__init__([])
@@ -41,17 +41,17 @@ class Catalog:
     errors: list[CqlError] = field(default_factory=list)
     streams: dict[str, SourceStream] = field(default_factory=dict)
     declared: dict[str, QueryDecl] = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)  # all declared names, broken ones too: lower-case -> as written
+    names: dict[str, str] = field(default_factory=dict)  # all declared names: lower-case -> as written
     _bound: dict[str, Query | None] = field(default_factory=dict)
     _open: list[str] = field(default_factory=list)
 
     @property
     def rates(self) -> dict[str, float]:
-        """Tuples per second of the streams that declare it."""
+        """Returns the tuples per second of the streams that declare a rate."""
         return declared_rates(self.streams.values())
 
     def query(self, name: str) -> Query | None:
-        """The bound query; None if it is broken (and reported)."""
+        """Returns the bound query; None if it has errors, which are then reported."""
         key = name.lower()
         if key not in self._bound:
             decl = self.declared[key]
@@ -69,7 +69,7 @@ class Catalog:
         return self._bound[key]
 
     def relation(self, table: exp.Table) -> Relation:
-        """What a table name in FROM, with its window, stands for."""
+        """Returns the relation that a table name in FROM, with its window, stands for."""
         span = span_of(table.this) or span_of(table) or (0, 1)
         if table.args.get("db") or not isinstance(table.this, exp.Identifier):
             raise self.source.error(
@@ -97,10 +97,10 @@ class Catalog:
     def _query(self, name: str, window: WindowDecl | None, span: Span) -> Relation:
         key = name.lower()
         if key in self._open:
-            circle = [*self._open[self._open.index(key) :], key]
-            names = " -> ".join(self.declared[k].name.text for k in circle)
+            cycle = [*self._open[self._open.index(key) :], key]
+            names = " -> ".join(self.declared[k].name.text for k in cycle)
             raise self.source.error(
-                span, f"queries read each other in a circle: {names}", "let one of them read a stream instead"
+                span, f"queries read from each other in a cycle: {names}", "make one of them read from a stream instead"
             )
         query = self.query(name)
         if query is None:
@@ -109,14 +109,14 @@ class Catalog:
             if window is not None:
                 raise self.source.error(
                     window.span,
-                    f"query {query.name} gives a relation, which takes no window",
+                    f"query {query.name} produces a relation, which takes no window",
                     f"write FROM {query.name}",
                 )
             return Relation(query.root, tuple(c.name for c in query.schema))
         if window is None:
             kind = self.declared[key].stream_op
             raise self._missing_window(
-                query.name, f"query {query.name} gives a stream ({kind.kind if kind else 'ISTREAM'}), which", span
+                query.name, f"query {query.name} produces a stream ({kind.kind if kind else 'ISTREAM'}), which", span
             )
         return self._windowed(query.root, window)
 
@@ -142,7 +142,7 @@ class Catalog:
 
 
 def type_named(text: str) -> Type | None:
-    """The type a declaration names; the usual synonyms are understood."""
+    """Returns the type that a declaration names, also by its usual synonyms; None if there is none."""
     synonyms = {"INT": "BIGINT", "INTEGER": "BIGINT", "BOOL": "BOOLEAN", "VARCHAR": "STRING", "TEXT": "STRING"}
     name = synonyms.get(text.upper(), text.upper())
     return Type(name) if name in Type.__members__ else None

@@ -1,4 +1,4 @@
-"""Clauses that SQL has, sqlglot parses and CQL has not: each is refused with what to write instead."""
+"""Refuses clauses that SQL has, sqlglot parses and CQL lacks, each with what to write instead."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from kigen.plan.binder.catalog import Catalog
 from kigen.plan.binder.expressions.binding import place_of
 
 _HINTS = {
-    "with_": ("WITH", "write a sub-query in FROM, or another CREATE QUERY"),
+    "with_": ("WITH", "write a subquery in FROM, or another CREATE QUERY"),
     "order": ("ORDER BY", "a relation has no order; leave it out"),
     "limit": ("LIMIT", "bound the window instead, as in s [ROWS n]"),
     "offset": ("OFFSET", "bound the window instead, as in s [ROWS n]"),
-    "qualify": ("QUALIFY", "use a sub-query with WHERE"),
+    "qualify": ("QUALIFY", "use a subquery with WHERE"),
     "windows": ("WINDOW", "use a window on the stream, as in s [ROWS n]"),
-    "laterals": ("LATERAL", "join with a sub-query in FROM"),
+    "laterals": ("LATERAL", "join with a subquery in FROM"),
     "sample": ("SAMPLE", "leave it out"),
     "into": ("INTO inside a query", "write INTO connector (...) after the query"),
 }
 
 
 def refuse_clauses(catalog: Catalog, node: exp.Expr) -> None:
-    """ORDER BY, LIMIT and the like, which sqlglot parses and CQL has not."""
+    """Raises for the first clause of the node that CQL lacks, such as ORDER BY or LIMIT."""
     for arg, (name, hint) in _HINTS.items():
         value = node.args.get(arg)
         if value:

@@ -1,4 +1,4 @@
-"""Refuses outputs that meet an input or each other, at the very place where the output is written."""
+"""Refuses outputs that would overwrite an input or each other, with the place in the text that declares the output."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from kigen.plan.paths import conflicts
 
 
 def check_outputs(declared: AppDecl, app: App, file_name: str, output: str | None) -> None:
-    """Raises CqlErrors with all of them."""
+    """Raises CqlErrors with all conflicts."""
     places = _places(declared)
     found = conflicts(app, output, file_name if os.path.isfile(file_name) else None)
     if found:
-        hint = "give it a path of its own"
+        hint = "give it a path that nothing else uses"
         raise CqlErrors([declared.source.error(places.get(out.key, (0, 1)), wrong, hint) for out, wrong in found])
 
 
 def _places(declared: AppDecl) -> dict[str, Span]:
-    """Where each output is written, by its key."""
+    """Returns where the text declares each output, by its key."""
     places: dict[str, Span] = {}
     for statement in declared.statements:
         name = statement.name

@@ -1,4 +1,4 @@
-"""A select list as the columns of a node: projections that change nothing are left out, names are made unique."""
+"""Turns a select list into columns of a node: leaves out projections that change nothing and makes names unique."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from kigen.plan.logical import Expr, PlanNode, Project
 
 
 def project(node: PlanNode, exprs: list[Expr], names: tuple[str, ...]) -> PlanNode:
-    """The select list as a node; left out where it changes nothing but names."""
+    """Returns the select list as a node above `node`; the node itself if only names would change."""
     if len(exprs) == len(node.schema) and all(e.column == i for i, e in enumerate(exprs)):
         return node
     return Project(node, tuple(exprs), names)
 
 
 def unique(names: list[str]) -> tuple[str, ...]:
-    """Later duplicates become name_1, name_2, ... as in a table DuckDB creates."""
+    """Renames later duplicates to name_1, name_2, ... as DuckDB does when it creates a table."""
     taken: set[str] = set()
     result: list[str] = []
     for name in names:

@@ -1,6 +1,6 @@
-"""The names a query can see: its inputs, in the order of FROM, and their columns as one row of positions.
+"""Resolves the names that a query can see: its inputs in the order of FROM, and their columns as one list of positions.
 
-Invariant: position p of the scope is the same column everywhere in one SELECT, whatever order the inputs are joined in.
+Invariant: position p of the scope is the same column everywhere in one SELECT, in whatever order the inputs are joined.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kigen.plan.types import Type
 
 @dataclass(frozen=True)
 class Relation:
-    """A node and what its columns are called here (aliases never reach the nodes)."""
+    """A node and the names of its columns in this scope; aliases never reach the nodes."""
 
     node: PlanNode
     names: tuple[str, ...]
@@ -31,7 +31,7 @@ class Relation:
 class Input:
     alias: str | None
     relation: Relation
-    offset: int  # of its first column in the scope
+    offset: int  # position of its first column in the scope
     called: str | None = None  # the stream's own name, for hints
     place: Span = (0, 1)  # in FROM
 
@@ -40,7 +40,7 @@ class Input:
 class Scope:
     source: Source
     inputs: list[Input] = field(default_factory=list)
-    merged: dict[int, int] = field(default_factory=dict)  # USING: right column -> left column it is one with
+    merged: dict[int, int] = field(default_factory=dict)  # USING: right column -> left column merged with it
 
     def add(self, alias: str | None, relation: Relation, called: str | None, span: Span) -> Input:
         if alias is not None and any(i.alias is not None and i.alias.lower() == alias.lower() for i in self.inputs):
@@ -76,15 +76,15 @@ class Scope:
         return [c for c in columns if table is not None or c[0] not in self.merged]
 
     def find(self, column: exp.Column, since: int = 0) -> int | None:
-        """The position of a column; None if there is none of that name. Raises if the name is ambiguous or its table
-        unknown."""
+        """Returns the position of a column; None if no column has that name. Raises if the name is ambiguous or its
+        table is unknown."""
         name = column.name.lower()
         table = column.args.get("table")
         inputs = self.inputs[since:] if table is None else [self._input(table, since)]
         found = [i.offset + k for i in inputs for k, n in enumerate(i.relation.names) if n.lower() == name]
         found = sorted({self.merged.get(p, p) if table is None else p for p in found})
         if len(found) > 1:
-            owners = [self.inputs[self.input_of(p)].alias or "a sub-query" for p in found]
+            owners = [self.inputs[self.input_of(p)].alias or "a subquery" for p in found]
             raise self.source.error(
                 self._span(column),
                 f"{column.name} is ambiguous: it is in {' and '.join(owners)}",
@@ -113,7 +113,7 @@ class Scope:
                     f"write {entry.alias}.{table.parent.name if isinstance(table.parent, exp.Column) else '*'}",
                 )
         aliases = [i.alias for i in self.inputs if i.alias]
-        raise self.source.error(span, f"{table.name} is not in FROM", suggest(table.name, aliases, "FROM holds"))
+        raise self.source.error(span, f"{table.name} is not in FROM", suggest(table.name, aliases, "available in FROM"))
 
     def _span(self, node: exp.Expr) -> Span:
         return span_of(node) or (0, 1)

@@ -1,6 +1,6 @@
-"""One SELECT: FROM, WHERE, GROUP BY, HAVING, the select list, DISTINCT.
+"""Binds one SELECT: FROM, WHERE, GROUP BY, HAVING, the select list, DISTINCT.
 
-Invariant: gives a relation whose names are unique; all errors of one clause list are reported together.
+Invariant: the result is a relation with unique names, and all errors of one list of clauses are reported together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kigen.plan.logical import Distinct, Expr, Filter, PlanNode
 
 @dataclass
 class _Item:
-    """A select item: an expression, or a column that * stands for."""
+    """A select item: an expression, or one of the columns that * stands for."""
 
     node: exp.Expr | None
     span: Span
@@ -85,7 +85,7 @@ class SelectBinder:
                 self._report(each)
 
     def _report(self, error: CqlError) -> None:
-        """One error a place: a second one there is mostly a consequence of the first."""
+        """Keeps one error per place: a second one there is usually a consequence of the first."""
         if not any((e.line, e.column) == (error.line, error.column) for e in self.errors):
             self.errors.append(error)
 
@@ -103,7 +103,7 @@ class SelectBinder:
             star = inner if isinstance(inner, exp.Star) else inner.this if isinstance(inner, exp.Column) else None
             if isinstance(star, exp.Star):
                 if any(star.args.get(k) for k in ("except_", "replace", "rename")) or isinstance(node, exp.Alias):
-                    raise self.source.error(span, "* stands alone in CQL", "list the columns")
+                    raise self.source.error(span, "* takes no alias and no modifiers in CQL", "list the columns")
                 table = inner.args.get("table") if isinstance(inner, exp.Column) else None
                 items += [_Item(None, span, name, position) for position, name in self.scope.star(table)]
             else:
@@ -111,7 +111,8 @@ class SelectBinder:
         return items
 
     def _plain_aliases(self) -> dict[str, Term]:
-        """Items without aggregates, by alias, as terms over the scope: WHERE, GROUP BY and later items may use them."""
+        """Returns the items without aggregates, by alias, as terms over the scope. WHERE, GROUP BY and later items may
+        use them."""
         found: dict[str, Term] = {}
         for item in self.items:
             if item.name and item.node is not None and not item.node.find(*AGGREGATES):
@@ -156,7 +157,7 @@ class SelectBinder:
             if len(self.scope.inputs) == 1:
                 return filtered(self._joined([]), [(term, "WHERE")])
             return self._joined(self.sources.conjuncts + conjuncts(where.this, term, self.scope.types, "WHERE"))
-        return self._joined(self.sources.conjuncts)  # go on, to find more errors
+        return self._joined(self.sources.conjuncts)  # continue, to find more errors
 
     def _joined(self, found: list[Conjunct]) -> Base:
         return join_inputs(self.scope, found, self.catalog.rates)
@@ -222,7 +223,7 @@ class SelectBinder:
                 raise self.source.error(
                     place_of(self.source, group),
                     f"{arg.__name__.upper()} is not part of CQL",
-                    "write UNION ALL of two queries",
+                    "combine two queries with UNION ALL",
                 )
         nodes: list[exp.Expr] = group.expressions
         return nodes
@@ -233,17 +234,19 @@ class SelectBinder:
             if not 1 <= at <= len(self.items):
                 raise self.source.error(
                     span,
-                    f"GROUP BY {node.name}: the SELECT list has {len(self.items)} items",
-                    f"write 1 to {len(self.items)}",
+                    f"GROUP BY {node.name} is not an item of the SELECT list",
+                    f"write a number from 1 to {len(self.items)}, or a column",
                 )
             item = self.items[at - 1]
             if item.node is None:
-                raise self.source.error(span, "GROUP BY a number cannot mean a column of *", "write the column's name")
+                raise self.source.error(
+                    span, "GROUP BY with a number cannot refer to a column of *", "write the column's name"
+                )
             node = item.node
         if isinstance(node, exp.Column) and not node.args.get("table") and self.scope.find(node) is None:
             named = [i for i in self.items if i.name and i.name.lower() == node.name.lower() and i.node is not None]
             if named and named[0].node is not None and named[0].node.find(*AGGREGATES):
-                hint = "compute it in a sub-query in FROM and group by it outside"
+                hint = "compute it in a subquery in FROM and group by it outside"
                 raise self.source.error(
                     place_of(self.source, node), f"{node.name} is an aggregate and cannot be grouped by", hint
                 )

@@ -1,1 +1,1 @@
-"""Binds expressions: names to positions, types by DuckDB, functions by an allow list."""
+"""Binds expressions: resolves names to positions, asks DuckDB for types, and allows functions from a list."""

@@ -1,11 +1,12 @@
-"""The functions that an expression may call, by kind. Everything else is refused by name.
+"""Lists the functions that an expression may call, by kind. Every other function is refused by name.
 
-The list was made from `duckdb_functions()` of DuckDB 2.0 and read by hand. A function is in it if it is scalar, gives
-the same for the same arguments always and everywhere, and has no side effect: it reads no clock, file, setting, catalog
-or variable, does not sleep, and cannot make much out of little (kigen.plan.expressions.locked_duckdb bounds those that
-can). Left out, too: what takes a lambda, random numbers, sequences, what is about DuckDB itself, and what makes other
-types than columns can have, but for lists of texts and JSON on the way. A test compares the list with the DuckDB that
-is installed: all are there, scalar and consistent.
+The list was made from `duckdb_functions()` of DuckDB 2.0 and reviewed by hand. A function is in it if it is scalar,
+always returns the same value for the same arguments, and has no side effect. It reads no clock, file, setting, catalog
+or variable, does not sleep, and cannot produce a huge value from a small one (kigen.plan.expressions.locked_duckdb
+bounds those that could). The list also leaves out functions that take a lambda, random numbers, sequences, functions
+about DuckDB itself, and functions that return types that columns cannot have, except lists of strings and JSON as
+intermediate values. A test compares the list with the installed DuckDB: each function exists, is scalar and is
+consistent.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# As DuckDB's parser calls them; comparisons, AND, OR, NOT, IN, BETWEEN, CASE, COALESCE and CAST are no functions.
+# As DuckDB's parser calls them; comparisons, AND, OR, NOT, IN, BETWEEN, CASE, COALESCE and CAST are not functions.
 OPERATORS = _names(
     "+ - * / // % ** ^ | & << >> ~ @ || ^@ ~~ !~~ ~~* !~~* ~~~ !__postfix -> ->> xor add subtract multiply divide mod"
 )
@@ -64,6 +65,6 @@ JSON = _names(
     json_extract_string json_keys json_structure json_type json_valid json_value"""
 )
 
-AGGREGATES = _names("count count_star sum avg min max")  # where a query may have them is for the binder to say
+AGGREGATES = _names("count count_star sum avg min max")  # the binder decides where a query may use them
 
 ALLOWED = OPERATORS | NUMBERS | TEXTS | DISTANCES | TIMES | CHOICES | LISTS | JSON | AGGREGATES

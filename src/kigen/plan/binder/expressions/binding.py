@@ -1,6 +1,6 @@
-"""From a parsed expression to a term (names resolved), and from a term to an `Expr` (typed by DuckDB).
+"""Turns a parsed expression into a term (names resolved), and a term into an `Expr` (typed by DuckDB).
 
-Invariant: what passes here is a scalar, deterministic expression over the scope's columns. Errors point at the very
+Invariant: an expression that passes is scalar, deterministic and over the scope's columns. Errors point at the exact
 token.
 """
 
@@ -44,7 +44,7 @@ _CLOCKS = {
 
 
 def place_of(source: Source, node: exp.Expr) -> Span:
-    """Where a node is, or as near as is known."""
+    """Returns the place of a node, as exactly as it is known."""
     found = span_of(node)
     if found is not None:
         return found
@@ -52,7 +52,7 @@ def place_of(source: Source, node: exp.Expr) -> Span:
     if inner:
         return min(s[0] for s in inner), max(s[1] for s in inner)
     around = span_of(node.parent) if isinstance(node.parent, AGGREGATES) else None
-    if around is not None:  # NULL, TRUE ...: a word the parser keeps no place of, alone between the parentheses
+    if around is not None:  # NULL, TRUE ...: a word without a place in the parser, alone in the parentheses
         tokens = source.tokens_in(around)
         return tokens[2].start, tokens[-2].end + 1
     return 0, 1
@@ -61,7 +61,7 @@ def place_of(source: Source, node: exp.Expr) -> Span:
 def resolve(
     scope: Scope, node: exp.Expr, aliases: Mapping[str, Term] | None = None, since: int = 0, clause: str = "SELECT"
 ) -> Term:
-    """Names to positions. `aliases` are select items that may be used by name where no column has it."""
+    """Resolves names to positions. `aliases` are select items, used by name where no column has that name."""
     check_scalar(scope.source, node, clause)
     refs: list[Ref] = []
     errors: list[CqlError] = []
@@ -73,7 +73,7 @@ def resolve(
     if errors:
         raise errors[0] if len(errors) == 1 else CqlErrors(errors)
     if isinstance(node, exp.Column) and isinstance(refs[0].target, Term):
-        return refs[0].target  # an alias alone is what it stands for, so that plans do not depend on it
+        return refs[0].target  # an alias alone becomes its item, so that plans do not depend on aliases
     return Term(scope.source, place_of(scope.source, node), tuple(sorted(refs, key=lambda r: r.span)))
 
 
@@ -88,13 +88,13 @@ def _ref(scope: Scope, column: exp.Column, aliases: Mapping[str, Term], since: i
 
 
 def check_scalar(source: Source, node: exp.Expr, clause: str, aggregates: bool = False) -> None:
-    """Raise for whatever is not a deterministic scalar expression (aggregates excepted if allowed)."""
+    """Raises for anything but a deterministic scalar expression; `aggregates` allows aggregates in it."""
     for part in node.walk():
         if isinstance(part, exp.Query | exp.Exists):
             raise source.error(
                 place_of(source, part),
-                "a sub-query cannot be part of an expression",
-                "put the sub-query in FROM and join with it",
+                "a subquery cannot be part of an expression",
+                "put the subquery in FROM and join with it",
             )
         if isinstance(part, exp.Window):
             raise source.error(
@@ -112,8 +112,8 @@ def check_scalar(source: Source, node: exp.Expr, clause: str, aggregates: bool =
             raise source.error(place_of(source, part), "parameters are not part of CQL", "write the value")
         if isinstance(part, AGGREGATES) and not aggregates:
             hints = {"WHERE": "write the condition in HAVING", "SHED": "write an expression over the stream's columns"}
-            hint = hints.get(clause, "compute it in a sub-query in FROM")
-            raise source.error(place_of(source, part), f"an aggregate cannot be in {clause}", hint)
+            hint = hints.get(clause, "compute it in a subquery in FROM")
+            raise source.error(place_of(source, part), f"an aggregate cannot be used in {clause}", hint)
     _check_functions(source, place_of(source, node))
 
 
@@ -125,18 +125,22 @@ def _check_functions(source: Source, span: Span) -> None:
         if token.token_type in (TokenType.STRING, TokenType.NUMBER):
             continue
         if name in _SET_RETURNING and after is not None and after.token_type == TokenType.L_PAREN:
-            raise source.error(place, f"{name} gives several rows and cannot be part of an expression", "leave it out")
+            raise source.error(
+                place, f"{name} returns several rows and cannot be part of an expression", "leave it out"
+            )
         called = after is not None and after.token_type == TokenType.L_PAREN
         kinds = known.get(name, frozenset()) if called else frozenset()
         if "volatile" in kinds or (name in _CLOCKS and token.token_type not in (TokenType.VAR, TokenType.IDENTIFIER)):
             hint = "use the stream's timestamp column" if name in _CLOCKS else "use a column of the stream"
-            raise source.error(place, f"{name} gives another value each time and cannot be in a continuous query", hint)
+            raise source.error(
+                place, f"{name} returns a different value each time and cannot be used in a continuous query", hint
+            )
         if "aggregate" in kinds and name not in _FIVE and not kinds & {"scalar", "macro"}:
             raise source.error(place, f"{name} is not an aggregate of CQL", "write COUNT, SUM, AVG, MIN or MAX")
 
 
 def typed(term: Term, types: Types, place: Place = lambda position: position) -> Expr:
-    """The expression over columns of these types, cast to one of the five types."""
+    """Returns the expression over columns of these types, cast to one of the five types."""
     sql = term.sql(place)
     if len(sql.pieces) == 1 and isinstance(term.refs[0].target if term.refs else None, int):
         column = int(sql.text[1:])
@@ -147,14 +151,14 @@ def typed(term: Term, types: Types, place: Place = lambda position: position) ->
         wanted = "BIGINT or STRING" if bound.type == "INTERVAL" else "BOOLEAN, BIGINT, DOUBLE, STRING or TIMESTAMP"
         raise term.source.error(
             term.span,
-            f"the result is of type {bound.type}, which no column can have",
+            f"the result has type {bound.type}, which is not a column type",
             f"write CAST(... AS ...) to {wanted}",
         )
     return Expr(f"CAST({sql.text} AS {kind.duckdb})" if cast else sql.text, kind, term.text)
 
 
 def predicate(term: Term, types: Types, clause: str, place: Place = lambda position: position) -> Expr:
-    """A condition: BOOLEAN, or a number taken as one, as DuckDB does."""
+    """Returns a condition: a BOOLEAN, or a number cast to one, as DuckDB does."""
     expr = typed(term, types, place)
     if expr.type in (Type.STRING, Type.TIMESTAMP):
         raise term.source.error(
@@ -223,7 +227,7 @@ def _readable(source: Source, span: Span, error: DuckError) -> CqlError:
 
 
 def _ours(text: str) -> str:
-    """DuckDB's words for types in CQL's."""
+    """Replaces DuckDB's names of types by CQL's."""
     for theirs, ours in _WORDS.items():
         text = re.sub(rf"\b{theirs}\b", ours, text)
     return text

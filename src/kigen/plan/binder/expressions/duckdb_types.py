@@ -1,7 +1,7 @@
-"""DuckDB as the judge of expressions: what type an expression has, how DuckDB names it, or where it is wrong.
+"""Asks DuckDB about expressions: the type of an expression, its column name, or where it is wrong.
 
-Invariant: no data is touched; expressions are bound against empty tables of the columns' types, and tried on one row of
-NULLs. About a millisecond each.
+Invariant: no data is touched. Expressions are bound against empty tables of the columns' types, and evaluated on one
+row of NULLs. Cost: about a millisecond per expression.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Types = tuple[Type, ...]
 
 @dataclass(frozen=True)
 class Bound:
-    label: str  # the name DuckDB gives the column
+    label: str  # the column name that DuckDB chooses
     type: str  # DuckDB's type
 
 
 class DuckError(Exception):
-    """A refusal, DuckDB's or (with a hint) our own; `start` and `length` are in the text that was given to `describe`,
-    None if there is no place."""
+    """An expression was refused, by DuckDB or (with a hint) by Kigen. `start` and `length` are a place in the text that
+    `describe` was given; `start` is None if there is no place."""
 
     def __init__(self, message: str, start: int | None, length: int, hint: str | None = None) -> None:
         super().__init__(message)
@@ -39,8 +39,8 @@ class DuckError(Exception):
 _TRY = "SELECT "
 
 
-class _Judge:
-    """One in-memory connection a process, used under a lock: apps are bound rarely and quickly."""
+class _Connection:
+    """One in-memory connection per process, used under a lock: apps are bound rarely and quickly."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -60,61 +60,63 @@ class _Judge:
 
 
 @lru_cache(maxsize=1)
-def _judge() -> _Judge:
-    return _Judge()
+def _connection() -> _Connection:
+    return _Connection()
 
 
 @lru_cache(maxsize=4096)
 def describe(sql: str, types: Types) -> Bound:
-    """Bind one expression over columns c0, c1, ... of the given types."""
-    judge = _judge()
-    with judge.lock:
+    """Binds one expression over columns c0, c1, ... of the given types."""
+    duck = _connection()
+    with duck.lock:
         try:
-            check_functions(judge.rows, sql, functions().keys())  # first: DuckDB evaluates constants while it binds
-            bound = _describe(judge, sql, judge.table(types))
-            check_columns(judge.rows, sql)
+            check_functions(
+                duck.rows, sql, functions().keys()
+            )  # first, because DuckDB evaluates constants while it binds
+            bound = _describe(duck, sql, duck.table(types))
+            check_columns(duck.rows, sql)
         except NotAllowed as error:
             raise DuckError(error.message, error.start, len(error.name), error.hint) from error
-        _try_constants(judge, sql, types)
+        _try_constants(duck, sql, types)
         return bound
 
 
 @lru_cache(maxsize=4096)
 def label(sql: str, tables: tuple[tuple[str, tuple[tuple[str, Type], ...]], ...]) -> str | None:
-    """What DuckDB would call this select item over tables of these names, columns and types; None if it will not
-    say."""
-    judge = _judge()
+    """Returns the column name that DuckDB gives this select item over tables of these names, columns and types; None if
+    DuckDB cannot bind it."""
+    duck = _connection()
     sources = []
     for alias, columns in tables:
         fields = ", ".join(f"NULL::{t.duckdb} AS {_quote(name)}" for name, t in columns)
         sources.append(f"(SELECT {fields}) AS {_quote(alias)}")
     try:
-        with judge.lock:
-            return _describe(judge, sql, ", ".join(sources)).label
+        with duck.lock:
+            return _describe(duck, sql, ", ".join(sources)).label
     except DuckError:
         return None
 
 
-def _describe(judge: _Judge, sql: str, source: str) -> Bound:
+def _describe(duck: _Connection, sql: str, source: str) -> Bound:
     prefix = "DESCRIBE SELECT "
     try:
-        rows = judge.rows(f"{prefix}{sql} FROM {source}")
+        rows = duck.rows(f"{prefix}{sql} FROM {source}")
     except duckdb.Error as error:
         raise _duck_error(error, prefix, sql) from error
     if len(rows) != 1:
-        raise DuckError("an expression must give one column", None, len(sql))
+        raise DuckError("an expression must return one column", None, len(sql))
     return Bound(str(rows[0][0]), str(rows[0][1]))
 
 
-def _try_constants(judge: _Judge, sql: str, types: Types) -> None:
-    """Evaluate over one row of NULLs: a constant that cannot be converted there (`ts > 'nonsense'`) is wrong for every
-    row."""
+def _try_constants(duck: _Connection, sql: str, types: Types) -> None:
+    """Evaluates the expression over one row of NULLs: a constant that cannot be converted there (`ts > 'nonsense'`) is
+    wrong for every row."""
     if "'" not in sql:
         return
     values = ", ".join(f"NULL::{t.duckdb}" for t in types) or "NULL"
     names = ", ".join(f"c{i}" for i in range(max(1, len(types))))
     try:
-        judge.rows(f"{_TRY}{sql} FROM (VALUES ({values})) kigen_nulls({names})")
+        duck.rows(f"{_TRY}{sql} FROM (VALUES ({values})) kigen_nulls({names})")
     except duckdb.ConversionException as error:
         found = _duck_error(error, _TRY, sql)
         if found.start is not None and not re.search(r"\bc\d+\b", sql[found.start : found.start + found.length]):
@@ -122,11 +124,12 @@ def _try_constants(judge: _Judge, sql: str, types: Types) -> None:
     except duckdb.Error as error:
         if TOO_LONG in str(error):
             raise DuckError(_duck_error(error, _TRY, sql).message, None, len(sql), "make it shorter") from error
-        # not about constants alone; the rows will tell
+        # not only about constants: real rows decide
 
 
 def _duck_error(error: duckdb.Error, prefix: str, sql: str) -> DuckError:
-    """DuckDB's places count bytes of the whole statement; ours count characters of the expression."""
+    """Converts an error: DuckDB's places count bytes of the whole statement, ours count characters of the
+    expression."""
     text = str(error)
     try:
         data = json.loads(text[text.index("{") :])
@@ -148,11 +151,11 @@ def _quote(name: str) -> str:
 
 @lru_cache(maxsize=1)
 def functions() -> dict[str, frozenset[str]]:
-    """Every function DuckDB knows, lower-case, with its kinds: scalar, macro, aggregate, window, table, and
-    `volatile`."""
-    judge = _judge()
-    with judge.lock:
-        rows = judge.rows(
+    """Returns every function that DuckDB knows, in lower case, with its kinds: scalar, macro, aggregate, window, table,
+    and `volatile`."""
+    duck = _connection()
+    with duck.lock:
+        rows = duck.rows(
             "SELECT lower(function_name), function_type, coalesce(stability, 'CONSISTENT') FROM duckdb_functions()"
         )
     found: dict[str, set[str]] = {}
@@ -166,7 +169,8 @@ def functions() -> dict[str, frozenset[str]]:
 
 
 def is_exact(sql: str, types: Types) -> bool:
-    """Whether the value keeps its exact size and order as one of the five types: a DECIMAL loses digits as a DOUBLE."""
+    """Returns whether the value keeps its exact value and order as one of the five types; a DECIMAL as a DOUBLE does
+    not."""
     bound = describe(sql, types).type
     return not kigen_type(bound)[1] or bound in _INTEGERS
 
@@ -177,7 +181,7 @@ _STAMPS = frozenset({"TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "DATE"})
 
 
 def kigen_type(duck: str) -> tuple[Type | None, bool]:
-    """The one of the five types a DuckDB type becomes, and whether that takes a CAST; None if there is none."""
+    """Returns which of the five types a DuckDB type becomes (None if there is none), and whether that takes a CAST."""
     plain = {
         "BOOLEAN": Type.BOOLEAN,
         "BIGINT": Type.BIGINT,

@@ -1,7 +1,7 @@
-"""A term: a piece of the user's text whose names are resolved to positions.
+"""Represents a term: a piece of the user's text whose names are resolved to positions.
 
-The SQL that DuckDB gets is the user's own tokens with every column replaced by c0, c1, ...: nothing is re-generated, so
-DuckDB's grammar and precedence decide what the text means. Invariant: equal texts up to case of words, blanks and
+DuckDB gets the user's own tokens with every column replaced by c0, c1, ... Nothing is generated again, so DuckDB's
+grammar and precedence decide what the text means. Invariant: texts that differ only in the case of words, blanks and
 comments give equal SQL.
 """
 
@@ -16,12 +16,12 @@ from kigen.language.source import Source, Span
 
 _OPERATORS = frozenset("<>=!~^@&|#*/%+-:?")
 
-Place = Callable[[int], int]  # from a position in the scope to a position in the node an expression is over
+Place = Callable[[int], int]  # from a position in the scope to a column of the node below the expression
 
 
 @dataclass(frozen=True)
 class Ref:
-    """What replaces a span of the text: a position, or another term (an alias of the SELECT list)."""
+    """A replacement for a span of the text: a position, or another term (an alias of the SELECT list)."""
 
     span: Span
     target: int | Term
@@ -35,7 +35,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Sql:
-    """Generated SQL, and for each part of it the source text it stems from."""
+    """Generated SQL, with the source text that each part of it comes from."""
 
     pieces: tuple[Piece, ...]
 
@@ -44,7 +44,7 @@ class Sql:
         return " ".join(p.text for p in self.pieces)
 
     def source_span(self, start: int, length: int) -> Span | None:
-        """The place in the app file of a part of `text`."""
+        """Returns the place in the app file of a part of `text`."""
         at, spans = 0, []
         for piece in self.pieces:
             if at < start + length and start < at + len(piece.text):
@@ -96,7 +96,7 @@ class Term:
 
 
 def _joined(source: Source, span: Span) -> Iterator[tuple[Span, TokenType]]:
-    """The tokens of a span; what sqlglot cuts in two (`<<`, `!~`, `.5`) is one again."""
+    """Yields the tokens of a span; joins those that sqlglot cuts in two (`<<`, `!~`, `.5`)."""
     open_span: Span | None = None
     kind = TokenType.VAR
     for token in source.tokens_in(span):
@@ -119,7 +119,7 @@ def _normal(raw: str, kind: TokenType) -> str:
 
 
 def same(sql: str) -> str:
-    """The text without the parentheses around all of it: what decides whether two expressions are the same."""
+    """Returns the text without outer parentheses: two expressions are the same if these texts are equal."""
     while sql.startswith("( ") and sql.endswith(" )") and _wraps(sql):
         sql = sql[2:-2]
     return sql

@@ -1,1 +1,1 @@
-"""Binds FROM: its inputs, the join tree, the order of joins."""
+"""Binds FROM: its inputs, the join tree and the order of joins."""

@@ -1,4 +1,4 @@
-"""FROM: its inputs in order, and the conditions of ON and USING as conjuncts.
+"""Binds the inputs of FROM in order, and the conditions of ON and USING as conjuncts.
 
 Invariant: every input is windowed or a relation; the conditions of a JOIN see only the inputs of its own
 comma-separated group.
@@ -25,10 +25,10 @@ BindBody = Callable[[Catalog, exp.Expr], Relation]
 
 @dataclass(frozen=True)
 class Conjunct:
-    """One condition of WHERE, ON or USING. `sides` of an equality may become join keys; a `safe` one cannot raise,
-    whatever rows it sees (kigen.plan.expressions.raising), so it may be tested earlier than it was written."""
+    """One condition of WHERE, ON or USING. The `sides` of an equality may become join keys. A `safe` condition cannot
+    raise on any row (kigen.plan.expressions.raising), so it may be tested earlier than it was written."""
 
-    term: Term | None  # None: USING, which is nothing but its sides
+    term: Term | None  # None: USING, which has only its sides
     sides: tuple[Term, Term] | None
     safe: bool
     clause: str = "WHERE"
@@ -41,7 +41,7 @@ class Conjunct:
 
 
 def conjuncts(node: exp.Expr, term: Term, types: Types, clause: str) -> list[Conjunct]:
-    """Cut a condition at its ANDs. `types` are those of the scope's columns."""
+    """Cuts a condition at its ANDs. `types` are those of the scope's columns."""
     inner = node.this if isinstance(node, exp.Paren) else node
     if isinstance(inner, exp.And) and span_of(inner.this) and span_of(inner.expression):
         return conjuncts(inner.this, term, types, clause) + conjuncts(inner.expression, term, types, clause)
@@ -63,7 +63,7 @@ class FromBinder:
         self.conjuncts: list[Conjunct] = []
 
     def bind(self, select: exp.Select) -> None:
-        """All inputs; errors of several of them are reported together."""
+        """Binds all inputs; errors in several of them are reported together."""
         errors: list[CqlError] = []
         broken = False
         group = 0
@@ -79,7 +79,7 @@ class FromBinder:
                 errors += found.errors
                 broken = True
             if errors and isinstance(node, exp.Join) and (node.args.get("on") or node.args.get("using")):
-                break  # what its condition lacks may be an input that failed
+                break  # a name that its condition lacks may come from an input that failed
         if errors:
             raise CqlErrors(errors)
         if broken:
@@ -105,7 +105,7 @@ class FromBinder:
         else:
             raise self.source.error(
                 place_of(self.source, node),
-                "only streams, queries and sub-queries can be in FROM",
+                "only streams, queries and subqueries can be in FROM",
                 "write stream [window]",
             )
         self.scope.add(
@@ -122,13 +122,13 @@ class FromBinder:
         if len(columns) > len(relation.names):
             span = place_of(self.source, columns[-1])
             raise self.source.error(
-                span, f"{len(columns)} column names for {len(relation.names)} columns", "leave the last names out"
+                span, f"{len(columns)} column names for {len(relation.names)} columns", "remove the extra names"
             )
         names = tuple(c.name for c in columns) + relation.names[len(columns) :]
         return Relation(relation.node, names)
 
     def _join(self, join: exp.Join, group: int) -> int:
-        """Add a join's input and conditions; returns where the comma-separated group it belongs to begins."""
+        """Adds the input and conditions of a join; returns where its comma-separated group begins."""
         self._check_kind(join)
         before = len(self.scope.inputs)
         on, using, kind = join.args.get("on"), join.args.get("using"), join.args.get("kind")
@@ -174,7 +174,7 @@ class FromBinder:
         if any(w not in ("", "INNER", "CROSS") for w in words):
             name = " ".join(w for w in words if w)
             hint = (
-                "write JOIN ... ON; rows without a partner: UNION ALL with an EXCEPT"
+                "write JOIN ... ON; add the rows without a partner with UNION ALL and EXCEPT"
                 if words[1]
                 else "write JOIN ... ON or JOIN ... USING (...)"
             )

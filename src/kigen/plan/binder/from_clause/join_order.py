@@ -1,11 +1,11 @@
 """Chooses the order in which the inputs of a FROM are joined.
 
-From every input as the first, the next one is the smallest of those that an equality connects with what is joined;
-failing that, of those that an inequality connects; failing that, the smallest. Of these orders the best has the fewest
-cross products, then the fewest joins without an equality, then those last, then the fewest rows in between. Sizes are
-rough: an order counts as better only if it has at most half the rows. Invariant: else it is the order closest to the
-written one, so that plans are what users expect and joins of a family stay alike (kigen.plan.shared_joins.sharing).
-Cost: n cubed for n inputs.
+One order is tried from every input as the first. The next input is the smallest of those that an equality connects with
+the inputs joined so far; failing that, of those that an inequality connects; failing that, of all. The best of these
+orders has the fewest cross products, then the fewest joins without an equality, then those joins as late as possible,
+then the fewest rows in between. Sizes are rough, so an order counts as better only if it has at most half the rows.
+Invariant: otherwise the order closest to the written one wins, so that plans are what users expect and joins of a
+family stay alike (kigen.plan.shared_joins.sharing). Cost: n cubed for n inputs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CLEARLY = 2.0
 
 
 class Link(IntEnum):
-    """How an input is connected with the inputs joined before it."""
+    """The connection of an input with the inputs joined before it."""
 
     EQUAL = 0
     ORDERED = 1
@@ -31,7 +31,7 @@ Connects = Callable[[frozenset[int], int], Link]  # how the inputs of a set are 
 
 
 def join_order(sizes: Sequence[float], connects: Connects) -> list[int]:
-    """The inputs in the order to join them; `sizes` are rows alive."""
+    """Returns the inputs in the order to join them; `sizes` are rows alive."""
     if len(sizes) <= 2:
         return list(range(len(sizes)))
     best = _from(0, sizes, connects)
@@ -45,7 +45,7 @@ def join_order(sizes: Sequence[float], connects: Connects) -> list[int]:
 @dataclass(frozen=True)
 class _Order:
     order: list[int]
-    links: tuple[int, int, int]  # cross products; joins without an equality; joins from the first of those on
+    links: tuple[int, int, int]  # cross products; joins without an equality; joins from the first of those to the end
     rows: float  # of all joins
 
 
@@ -59,7 +59,7 @@ def _from(first: int, sizes: Sequence[float], connects: Connects) -> _Order:
         rest = [k for k in rest if connects(joined, k) is link]
         following = next(k for k in rest if sizes[k] <= _CLEARLY * min(sizes[k] for k in rest))
         size = sizes[following]
-        values = max(size, *(sizes[k] for k in order))  # of a key, if its largest input has each once
+        values = max(size, *(sizes[k] for k in order))  # distinct keys, if the largest input has each key once
         rows = rows * size / values if link is Link.EQUAL else joined_rows(rows, size, link.name.lower())
         between += rows
         links.append(link)

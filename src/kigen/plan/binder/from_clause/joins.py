@@ -1,26 +1,25 @@
-"""The join tree of a FROM: left-deep, conditions as low as they may go, no cross product where another order avoids it.
+"""Builds the join tree of a FROM: left-deep, with conditions as low as possible and cross products only where no other
+order avoids them.
 
-Invariant: the rows are those of the cross product of all inputs filtered by all conjuncts. Conditions are evaluated in
+Invariant: the rows are those of the cross product of all inputs, filtered by all conjuncts. Conditions are evaluated in
 this order:
 
-1. Conditions of one input that cannot raise (kigen.plan.expressions.raising) are tested first, below all joins,
-wherever they were written. So they
-   guard all that follows on that input.
-2. Conditions of one input that might raise are tested next, in a filter of their own above the first, in the order
-written. Exception: if
-   a condition other than a key reads that input together with another, it may be a guard, and 4 applies.
-3. An equality between two sides that read different inputs is a join key, even if it might raise: its sides are
-computed below the join,
-   on the rows that 1 and 2 leave. An equality whose sides have types that do not meet is no key.
-4. Other conditions of several inputs are tested by the first join that has them all if they cannot raise; else last,
-above all joins, in
-   the order written, on exactly the rows that survive everything else.
+1. Conditions on one input that cannot raise (kigen.plan.expressions.raising) are tested first, below all joins,
+   wherever they were written. So they guard everything that follows on that input.
+2. Conditions on one input that might raise are tested next, in a filter of their own above the first, in the order
+   written. Exception: if a condition other than a key reads that input together with another, it may be a guard, and
+   rule 4 applies.
+3. An equality between two sides that read different inputs is a join key, even if it might raise. Its sides are
+   computed below the join, on the rows that rules 1 and 2 leave. An equality whose sides have no common type is not a
+   key.
+4. Other conditions on several inputs are tested by the first join that has all of them, if they cannot raise. The rest
+   are tested last, above all joins, in the order written, on exactly the rows that pass everything else.
 
-So a join guards nothing that 2 or 3 evaluate below it. DuckDB plans likewise, but may keep rows away at run time, by
-the range of the other side's keys: there it can answer where we raise (docs/decisions/017).
+So a join guards nothing that rules 2 or 3 evaluate below it. DuckDB plans the same way, but may exclude rows at run
+time by the range of the other side's keys: there it can return a result where Kigen raises (docs/decisions/017).
 
-A condition of one column that cannot raise also holds for the columns that a key makes equal to it, and is tested
-there, too.
+A condition on one column that cannot raise also holds for the columns that a key makes equal to it, and is tested there
+as well.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from kigen.plan.types import Type
 
 @dataclass
 class Base:
-    """A node, and where each position of the scope is among its columns."""
+    """A node, and which of its columns each position of the scope is."""
 
     node: PlanNode
     places: dict[int, int]
@@ -56,12 +55,12 @@ class Base:
 
 
 def join_inputs(scope: Scope, found: list[Conjunct], rates: Rates) -> Base:
-    """`rates`: tuples per second of the streams that declare it."""
+    """Returns the joined inputs, filtered. `rates` are the tuples per second of the streams that declare a rate."""
     return _Planner(scope, found, rates).plan()
 
 
 def filtered(base: Base, terms: list[tuple[Term, str]]) -> Base:
-    """Rows for which every term is true."""
+    """Keeps the rows for which every term is true."""
     exprs = [predicate(term, base.types, clause, base.place) for term, clause in terms]
     return Base(Filter(base.node, all_of(exprs)), base.places) if exprs else base
 
@@ -90,7 +89,7 @@ class _Planner:
     # --- keys -----------------------------------------------------------------------------------------------------
 
     def _is_key(self, conjunct: Conjunct) -> bool:
-        """Whether it is an equality of different inputs whose sides have types that meet."""
+        """Returns whether it is an equality of different inputs whose sides have a common type."""
         if conjunct.sides is None:
             return False
         one, other = (self.inputs_of(side.positions()) for side in conjunct.sides)
@@ -102,10 +101,10 @@ class _Planner:
                 is not None
             )
         except CqlError:
-            return False  # of a type that no column can have, such as INTERVAL
+            return False  # a type that no column can have, such as INTERVAL
 
     def _key_sides(self, conjunct: Conjunct, joined: frozenset[int], k: int) -> tuple[Term, Term] | None:
-        """The sides of an equality between what is joined and input `k`, in that order."""
+        """Returns the sides of an equality between the joined inputs and input `k`, in that order."""
         assert conjunct.sides is not None
         for one, other in (conjunct.sides, conjunct.sides[::-1]):
             if self.inputs_of(one.positions()) <= joined and self.inputs_of(other.positions()) == {k}:
@@ -118,14 +117,14 @@ class _Planner:
         return Link.ORDERED if any(c.safe and self._tested_with(c, joined, k) for c in self.several) else Link.CROSS
 
     def _tested_with(self, conjunct: Conjunct, joined: frozenset[int], k: int) -> bool:
-        """Whether input `k` is the last that the condition waits for."""
+        """Returns whether input `k` is the last one that the condition needs."""
         inputs = self.inputs_of(conjunct.positions())
         return k in inputs and inputs <= joined | {k}
 
     # --- one input ------------------------------------------------------------------------------------------------
 
     def _may_go_first(self, conjunct: Conjunct) -> bool:
-        """Whether a condition of one input, or of none, is tested below the joins."""
+        """Returns whether a condition on one input, or on none, is tested below the joins."""
         mine = self.inputs_of(conjunct.positions())
         return conjunct.safe or (bool(mine) and not any(mine <= self.inputs_of(c.positions()) for c in self.several))
 
@@ -140,7 +139,7 @@ class _Planner:
         return filtered(base, [(c.term, c.clause) for c in own if not c.safe and c.term])
 
     def _implied(self, k: int, base: Base) -> list[Expr]:
-        """What conditions of other inputs demand of this one, through keys."""
+        """Returns conditions on other inputs that hold for this one through keys."""
         found: list[Expr] = []
         for conjunct in self.own:
             positions = conjunct.positions()
@@ -158,7 +157,8 @@ class _Planner:
         return found
 
     def _equal_to(self, position: int) -> list[int]:
-        """The columns that keys make equal to one, up to the last bit: of one type, and no DOUBLE (0.0 equals -0.0)."""
+        """Returns the columns that keys make equal to one, bit for bit: of the same type, and not DOUBLE (0.0 equals
+        -0.0)."""
         types = self.scope.types
         found, added = {position}, True
         while added and types[position] is not Type.DOUBLE:
@@ -180,9 +180,8 @@ class _Planner:
                 keys.append(pair)
         width = len(left.node.schema)
         both = Base(Join(left.node, right.node), left.places | {p: width + c for p, c in right.places.items()})
-        no_keys = [
-            c for c in self.keys if self._key_sides(c, joined, k) is None
-        ]  # an equality of three inputs, in another order
+        # An equality of three inputs is not a key in every order.
+        no_keys = [c for c in self.keys if self._key_sides(c, joined, k) is None]
         here = [c for c in self.found if (c in self.several or c in no_keys) and self._tested_with(c, joined, k)]
         self.last += [c for c in here if c in no_keys and not c.safe]
         here = [c for c in here if c.safe]
@@ -195,6 +194,6 @@ class _Planner:
 
 
 def column_of(term: Term) -> int | None:
-    """The position, if the term is just a column."""
+    """Returns the position if the term is just a column, else None."""
     target = term.refs[0].target if term.refs else None
     return target if isinstance(target, int) and len(term.sql().pieces) == 1 else None
