@@ -53,6 +53,7 @@ class Operator:
     def load(self, state: State) -> None:
         pass
 
+    ordered = False  # whether its tuples already come in an order that all replicas share
     hands_on_ends = False  # whether the deaths of its tuples follow from those of its inputs
 
     def known_ends(self, inputs: list[Fills]) -> Fills:

@@ -18,6 +18,7 @@ from kigen.lifetimes.blocks import BEFORE_TIME, Ints, StreamBlock, empty_columns
 from kigen.lifetimes.keys.row_keys import equal_rows, row_keys, row_values
 from kigen.lifetimes.live_tuples import Chunk, State, expand
 from kigen.lifetimes.operator import Message, Operator
+from kigen.lifetimes.operator_spec import OperatorSpec
 from kigen.lifetimes.sweeps.lifecycle import Events, Lifecycle
 from kigen.lifetimes.sweeps.sweep import dense, group_runs
 from kigen.plan.logical import StreamKind, ToStream
@@ -121,3 +122,6 @@ class ToStreamOperator(Operator):
     def load(self, state: State) -> None:
         self._input.load(state["input"], self._keys)
         self._sequence, self._now = state["sequence"], state["now"]
+
+
+TO_STREAM = OperatorSpec(ToStream, lambda node, task: ToStreamOperator(node, task.signed, task.secret))

@@ -16,42 +16,20 @@ from typing import Any
 import pyarrow as pa
 
 from kigen.lifetimes.accounting import Holding, Ledger, holdings, lines_holding, served_by
-from kigen.lifetimes.aggregates.aggregate import AggregateOperator
 from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, Block, Fills
 from kigen.lifetimes.codec import decode, encode
 from kigen.lifetimes.exchange.received import ReceivedIntake
 from kigen.lifetimes.exchange.replica_order import ordered
 from kigen.lifetimes.exchange.sent import END_OF_TIME, SentRows
 from kigen.lifetimes.intake import Intake, StreamInput
-from kigen.lifetimes.joins.join import DirectJoin, NegativeJoin
-from kigen.lifetimes.joins.pairing import JoinScope
-from kigen.lifetimes.joins.shared_join import SharedJoinOperator
-from kigen.lifetimes.joins.shares import JoinShareOperator
 from kigen.lifetimes.lines import Lines
 from kigen.lifetimes.live_tuples import State
 from kigen.lifetimes.needed import needed_columns
 from kigen.lifetimes.operator import Message, Operator
-from kigen.lifetimes.relation_to_stream import ToStreamOperator
-from kigen.lifetimes.select import FilterOperator, ProjectOperator, UnionOperator
-from kigen.lifetimes.sets.counting import CountingOperator
+from kigen.lifetimes.operator_spec import OperatorContext
+from kigen.lifetimes.registry import spec_of
 from kigen.lifetimes.sweeps.time_cuts import cut
-from kigen.lifetimes.windows.negatives import Negatives
-from kigen.lifetimes.windows.window_operators import WindowOperator, make_window
-from kigen.plan.logical import (
-    Aggregate,
-    App,
-    Filter,
-    Join,
-    PlanNode,
-    Project,
-    Query,
-    Received,
-    Scan,
-    ToStream,
-    UnionAll,
-    Window,
-)
-from kigen.plan.shared_joins.share_nodes import JoinShare, SharedJoin
+from kigen.plan.logical import App, PlanNode, Query, Received, Scan
 from kigen.plan.tasks import Task
 
 Give = Callable[[str, pa.Table], None]  # a query's lines
@@ -99,29 +77,8 @@ class TaskRuntime:
     def _make(self, node: PlanNode, number: int) -> Any:
         if isinstance(node, Scan):
             return self._intakes[node.stream]
-        if isinstance(node, Window):
-            window = make_window(node, number, self._secret)
-            return Negatives(window, number) if self._signed else window
-        if isinstance(node, Filter):
-            return FilterOperator(node)
-        if isinstance(node, Project):
-            return ProjectOperator(node, self._needed[node])
-        if isinstance(node, UnionAll):
-            return UnionOperator(node, number, self._signed)
-        if isinstance(node, Join):
-            scope = JoinScope(self._needed[node], self._secret)
-            return (
-                NegativeJoin(node, number, scope) if self._signed else DirectJoin(node, number, scope, self._replicated)
-            )
-        if isinstance(node, SharedJoin):
-            return SharedJoinOperator(node, number, JoinScope(self._needed[node], self._secret))
-        if isinstance(node, JoinShare):
-            return JoinShareOperator(node, number, self._signed)
-        if isinstance(node, Aggregate):
-            return AggregateOperator(node, number, self._signed, self._needed[node], self._secret)
-        if isinstance(node, ToStream):
-            return ToStreamOperator(node, self._signed, self._secret)
-        return CountingOperator(node, number, self._signed, self._secret)
+        context = OperatorContext(number, self._signed, self._needed[node], self._secret, self._replicated)
+        return spec_of(node).build(node, context)
 
     def _last_turns(self) -> list[int]:
         """When each operator's message is looked at for the last time; results are written at the very end."""
@@ -210,7 +167,7 @@ class TaskRuntime:
     def _runs_out(self, query: Query) -> bool:
         """Whoever receives a query's rows may go on beyond its last timestamp: it is told all that is still to happen,
         which is finite unless something happens at every multiple of a span."""
-        return not any(isinstance(n, ToStream) and n.every_us is not None for n in query.root.walk())
+        return not any(n.acts_periodically for n in query.root.walk())
 
     def _advance(self, now: int, give: Give, marked: bool = True) -> None:
         self._run(0, {}, now, lambda messages, until: self._write(messages, until if marked else None, give))
@@ -230,11 +187,9 @@ class TaskRuntime:
                 messages[place] = operator.release(now)
                 continue
             inputs = [messages[child] for child in self._children[place]]
-            if isinstance(operator, (WindowOperator, Negatives)):
-                messages[place] = operator.step(inputs[0], now)
-                continue
             for until, given in operator.pieces(inputs, now):
-                news = ordered(given) if self._replicated and isinstance(given, Block) else given
+                sort = self._replicated and not operator.ordered and isinstance(given, Block)
+                news = ordered(given) if sort else given
                 if until == now:
                     messages[place] = news
                     break
@@ -272,8 +227,6 @@ class TaskRuntime:
 
     def _known_ends_of(self, node: PlanNode) -> Fills:
         operator = self._operators[self._place[node]]
-        if isinstance(operator, Negatives):
-            return operator.known_ends()
         assert isinstance(operator, Operator)
         return operator.known_ends(
             [self._known_ends_of(child) for child in node.children] if operator.hands_on_ends else []
@@ -331,9 +284,10 @@ class TaskRuntime:
 def _order(nodes: list[PlanNode]) -> list[int]:
     """The order in which operators run: children first, and the shares of a join right behind it, since its message
     cannot be cut."""
-    shares: dict[PlanNode, list[int]] = {}
+    after: dict[PlanNode, list[int]] = {}
     for place, node in enumerate(nodes):
-        if isinstance(node, JoinShare):
-            shares.setdefault(node.child, []).append(place)
-    own = [[place, *shares.get(node, [])] for place, node in enumerate(nodes) if not isinstance(node, JoinShare)]
+        if node.children and spec_of(node).runs_after_child:
+            after.setdefault(node.children[0], []).append(place)
+    moved = {place for places in after.values() for place in places}
+    own = [[place, *after.get(node, [])] for place, node in enumerate(nodes) if place not in moved]
     return [place for places in own for place in places]

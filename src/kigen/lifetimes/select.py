@@ -14,6 +14,8 @@ from kigen.lifetimes.blocks import Block, Fills, Signed, absent
 from kigen.lifetimes.expressions import evaluate, is_true
 from kigen.lifetimes.keys.row_keys import mix
 from kigen.lifetimes.operator import Message, Operator
+from kigen.lifetimes.operator_spec import Columns, OperatorSpec, same_columns
+from kigen.plan.expressions.columns import columns_of
 from kigen.plan.logical import Filter, Project, UnionAll
 from kigen.plan.types import arrow_schema
 
@@ -76,3 +78,16 @@ class UnionOperator(Operator):
 
     def known_ends(self, inputs: list[Fills]) -> Fills:
         return Fills.concat([Fills(self._salted(f.holder, i), f.end) for i, f in enumerate(inputs)])
+
+
+def _filter_needs(node: Filter, needed: Columns) -> list[Columns]:
+    return [needed | columns_of(node.predicate.sql)]
+
+
+def _project_needs(node: Project, needed: Columns) -> list[Columns]:
+    return [set().union(*(columns_of(node.exprs[i].sql) for i in needed))]
+
+
+FILTER = OperatorSpec(Filter, lambda node, task: FilterOperator(node), _filter_needs)
+PROJECT = OperatorSpec(Project, lambda node, task: ProjectOperator(node, task.needed), _project_needs)
+UNION_ALL = OperatorSpec(UnionAll, lambda node, task: UnionOperator(node, task.number, task.signed), same_columns)

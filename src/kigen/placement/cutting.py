@@ -18,7 +18,7 @@ from kigen.placement.network import Network, Route, arrival_us
 from kigen.placement.nodes_file.file import NodesFile
 from kigen.placement.result import Placement
 from kigen.placement.tasks import finish_us
-from kigen.plan.logical import LINK, App, Connector, PlanNode, Query, Received, Scan, SourceStream, ToStream
+from kigen.plan.logical import LINK, App, Connector, PlanNode, Query, Received, Scan, SourceStream
 from kigen.plan.rebuild import with_children
 
 _NUMBERS = 1 << 15  # operators of a node
@@ -157,9 +157,7 @@ class _Cutter:
     def _check(self, name: str, node: PlanNode) -> None:
         """What gives a row at every multiple of a span has no end that its node could know, unless it is a query's own
         result."""
-        if any(isinstance(n, ToStream) and n.every_us is not None for n in node.walk()) and all(
-            q.root != node for q in self._app.queries
-        ):
+        if any(n.acts_periodically for n in node.walk()) and all(q.root != node for q in self._app.queries):
             raise CannotCut(
                 f"'{name}' holds an RSTREAM of a given period, and what reads it is on another node: pin them to one, "
                 f'with [operators."{name}"] and below it nodes = [...]'

@@ -18,6 +18,7 @@ from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, HOLDER_BITS, NO_HOLDER,
 from kigen.lifetimes.keys.groups import Groups
 from kigen.lifetimes.live_tuples import Chunk, State
 from kigen.lifetimes.operator import Closed, Message, Opened, Operator, as_block, as_signed
+from kigen.lifetimes.operator_spec import Columns, OperatorContext, OperatorSpec
 from kigen.lifetimes.sweeps.lifecycle import Events, Lifecycle
 from kigen.lifetimes.sweeps.sweep import Runs, changes, group_runs
 from kigen.plan.logical import Agg, AggFunc, Aggregate
@@ -222,3 +223,15 @@ def _position(positions: Positions, ordinal: Ints, time: Ints) -> Ints:
     wanted = ordinal * width + np.searchsorted(times, time)
     found = np.minimum(np.searchsorted(run_key, wanted), len(runs) - 1)
     return positions.of_run[found]
+
+
+def _build(node: Aggregate, task: OperatorContext) -> AggregateOperator:
+    return AggregateOperator(node, task.number, task.signed, task.needed, task.secret)
+
+
+def _needs(node: Aggregate, needed: Columns) -> list[Columns]:
+    arguments = {agg.arg for agg in node.aggs if agg.arg is not None}
+    return [set(node.keys) | arguments, *(set() for _ in node.presence)]
+
+
+AGGREGATE = OperatorSpec(Aggregate, _build, _needs)

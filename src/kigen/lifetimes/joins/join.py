@@ -18,11 +18,12 @@ import numpy as np
 from kigen.lifetimes.blocks import FOREVER, HOLDER_BITS, NO_HOLDER, Block, Fills, Ints, Mask, Signed
 from kigen.lifetimes.exchange.replica_order import pair_order
 from kigen.lifetimes.joins.join_side import FEW_PAIRS, Comparing, Found, Matches, Side, most_pairs
-from kigen.lifetimes.joins.pairing import JoinScope, Pairing
+from kigen.lifetimes.joins.pairing import JoinScope, Pairing, joined_columns
 from kigen.lifetimes.joins.stretches import Keyed, Loads, cut_keyed, find, stretch_ends
 from kigen.lifetimes.keys.row_keys import mix, row_keys
 from kigen.lifetimes.live_tuples import Chunk, Expiring, State, Waiting
 from kigen.lifetimes.operator import Message
+from kigen.lifetimes.operator_spec import Columns, OperatorContext, OperatorSpec
 from kigen.lifetimes.sweeps.time_cuts import cut
 from kigen.plan.logical import Join
 
@@ -260,3 +261,20 @@ def _deaths(message: Signed) -> Block:
     """The negative tuples alone, each as an instant."""
     dead = message.filter(message.sign < 0)
     return Block(dead.columns, dead.at, dead.at, dead.id, Fills.none())
+
+
+def _build(node: Join, task: OperatorContext) -> JoinBase:
+    scope = JoinScope(task.needed, task.secret)
+    if task.signed:
+        return NegativeJoin(node, task.number, scope)
+    return DirectJoin(node, task.number, scope, task.replicated)
+
+
+def _needs(node: Join, needed: Columns) -> list[Columns]:
+    width = len(node.left.schema)
+    both = needed | joined_columns(node)
+    left = {c for c in both if c < width} | set(node.left_keys)
+    return [left, {c - width for c in both if c >= width} | set(node.right_keys)]
+
+
+JOIN = OperatorSpec(Join, _build, _needs)

@@ -12,8 +12,8 @@ from kigen.lifetimes.expressions import has_null, is_true
 from kigen.lifetimes.joins.stretches import Keyed
 from kigen.lifetimes.keys.row_keys import equal_rows, one_to_one, row_keys
 from kigen.lifetimes.live_tuples import Chunk
-from kigen.lifetimes.needed import joined_columns
 from kigen.lifetimes.operator import Operator
+from kigen.plan.expressions.columns import columns_of
 from kigen.plan.logical import Join
 from kigen.plan.types import arrow_schema
 
@@ -82,3 +82,10 @@ class Pairing(Operator):
             return passes
         true = is_true(columns, rows, self.node.residual)
         return true if passes is None else true & passes
+
+
+def joined_columns(node: Join) -> set[int]:
+    """Returns the columns of a pair that the join itself reads: those of its residual and of its comparisons."""
+    width = len(node.left.schema)
+    compared = {c.left for c in node.comparisons} | {width + c.right for c in node.comparisons}
+    return compared | (columns_of(node.residual.sql) if node.residual else set())

@@ -34,6 +34,7 @@ from kigen.lifetimes.joins.open_pairs import Arrivals, OpenPairs, Pushed, Sides,
 from kigen.lifetimes.joins.pairing import JoinScope
 from kigen.lifetimes.live_tuples import Chunk, State
 from kigen.lifetimes.operator import Message, Operator
+from kigen.lifetimes.operator_spec import OperatorContext, OperatorSpec
 from kigen.lifetimes.select import FilterOperator, ProjectOperator
 from kigen.lifetimes.windows.window_operators import make_window
 from kigen.plan.logical import Filter, PlanNode, Project, WindowKind
@@ -189,7 +190,7 @@ class JoinInput:
 
     def step(self, stream: StreamBlock, now: int) -> Block:
         self.arrived += len(stream)
-        block = self._window.step(stream, now)
+        block: Block = self._window.step([stream], now)
         for step in self._steps:
             block = step.step([block], now)
         return block
@@ -206,3 +207,10 @@ def _together(parts: list[_Found]) -> _Found:
         return parts[0]
     marks = np.concatenate([p.marks[0] for p in parts]), np.concatenate([p.marks[1] for p in parts])
     return _Found(concat_columns([p.columns for p in parts]), np.concatenate([p.start for p in parts]), marks)
+
+
+def _build(node: SharedJoin, task: OperatorContext) -> SharedJoinOperator:
+    return SharedJoinOperator(node, task.number, JoinScope(task.needed, task.secret))
+
+
+SHARED_JOIN = OperatorSpec(SharedJoin, _build)

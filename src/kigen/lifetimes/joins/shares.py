@@ -15,6 +15,7 @@ from kigen.lifetimes.joins.open_pairs import Arrivals
 from kigen.lifetimes.joins.shared_join import Pairs
 from kigen.lifetimes.live_tuples import Alive, State
 from kigen.lifetimes.operator import Message, Operator
+from kigen.lifetimes.operator_spec import OperatorSpec, same_columns
 from kigen.lifetimes.windows.negatives import births_and_deaths
 from kigen.plan.logical import WindowKind
 from kigen.plan.shared_joins.share_nodes import JoinShare, window_below
@@ -74,3 +75,11 @@ def _time_of(arrivals: Arrivals, number: Ints) -> Ints:
         return np.full(len(number), FOREVER)
     place = number - arrivals.first
     return np.where(place < len(arrivals.at), arrivals.at[np.minimum(place, len(arrivals.at) - 1)], FOREVER)
+
+
+JOIN_SHARE = OperatorSpec(
+    JoinShare,
+    lambda node, task: JoinShareOperator(node, task.number, task.signed),
+    needs=same_columns,
+    runs_after_child=True,
+)

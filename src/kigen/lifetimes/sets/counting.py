@@ -20,27 +20,14 @@ from kigen.lifetimes.keys.groups import Groups
 from kigen.lifetimes.keys.row_keys import mix
 from kigen.lifetimes.live_tuples import State, expand
 from kigen.lifetimes.operator import Closed, Message, Opened, Operator, as_block, as_signed
+from kigen.lifetimes.operator_spec import OperatorContext, OperatorSpec
 from kigen.lifetimes.sweeps.lifecycle import Events, Lifecycle
 from kigen.lifetimes.sweeps.sweep import Runs, changes, group_runs
 from kigen.plan.logical import Distinct, Except, Intersect, PlanNode
 
-Copies = Callable[[Ints, Ints], Ints]
+Copies = Callable[[Ints, Ints], Ints]  # copies of a row in the result, from its counts on the left and on the right
 _RIGHT = np.int64(1 << 32)
 _LOW = np.int64((1 << 32) - 1)
-
-
-def copies_of(node: PlanNode) -> Copies:
-    """How many copies the result has, from the counts on the left and on the right."""
-    if isinstance(node, Distinct):
-        return lambda left, right: np.minimum(left, 1)
-    if isinstance(node, Except):
-        if node.all:
-            return lambda left, right: np.maximum(left - right, 0)
-        return lambda left, right: ((left > 0) & (right == 0)).astype(np.int64)
-    assert isinstance(node, Intersect)
-    if node.all:
-        return lambda left, right: np.minimum(left, right)
-    return lambda left, right: ((left > 0) & (right > 0)).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -53,11 +40,11 @@ class _Units:
 
 
 class CountingOperator(Operator):
-    def __init__(self, node: PlanNode, number: int, signed: bool, secret: int = 0) -> None:
-        self.node, self._number, self._signed = node, number, signed
-        self._copies = copies_of(node)
-        self._groups = Groups(node.schema, secret)
-        self._inputs = [Lifecycle(child.schema, self._groups.assign, signed, ()) for child in node.children]
+    def __init__(self, node: PlanNode, task: OperatorContext, copies: Copies) -> None:
+        self.node, self._number, self._signed = node, task.number, task.signed
+        self._copies = copies
+        self._groups = Groups(node.schema, task.secret)
+        self._inputs = [Lifecycle(child.schema, self._groups.assign, task.signed, ()) for child in node.children]
         self._counts: Ints = no_ints()  # alive on the left and, above, on the right; by slot
         self._born: Ints = no_ints()  # copies opened and closed since the row appeared, by slot
         self._died: Ints = no_ints()
@@ -162,3 +149,36 @@ def _pair(born: _Units, died: _Units, died_before: Ints) -> tuple[Ints, Mask]:
         close[place[paired]] = died.time[paired]
         earlier[paired] = False
     return close, earlier
+
+
+def _distinct(left: Ints, right: Ints) -> Ints:
+    return np.minimum(left, 1)
+
+
+def _except(left: Ints, right: Ints) -> Ints:
+    return ((left > 0) & (right == 0)).astype(np.int64)
+
+
+def _except_all(left: Ints, right: Ints) -> Ints:
+    return np.maximum(left - right, 0)
+
+
+def _intersect(left: Ints, right: Ints) -> Ints:
+    return ((left > 0) & (right > 0)).astype(np.int64)
+
+
+def _intersect_all(left: Ints, right: Ints) -> Ints:
+    return np.minimum(left, right)
+
+
+def _build_except(node: Except, task: OperatorContext) -> CountingOperator:
+    return CountingOperator(node, task, _except_all if node.all else _except)
+
+
+def _build_intersect(node: Intersect, task: OperatorContext) -> CountingOperator:
+    return CountingOperator(node, task, _intersect_all if node.all else _intersect)
+
+
+DISTINCT = OperatorSpec(Distinct, lambda node, task: CountingOperator(node, task, _distinct))
+EXCEPT = OperatorSpec(Except, _build_except)
+INTERSECT = OperatorSpec(Intersect, _build_intersect)

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from kigen.lifetimes.blocks import FOREVER, HOLDER_BITS, Block, Fills, Signed, StreamBlock, concat_columns
+from kigen.lifetimes.blocks import FOREVER, HOLDER_BITS, Block, Fills, Signed, concat_columns
 from kigen.lifetimes.live_tuples import Alive, State, chunk_of
-from kigen.lifetimes.windows.window_operators import UnboundedWindow, WindowOperator
+from kigen.lifetimes.operator import Message, Operator
+from kigen.lifetimes.operator_spec import OperatorContext, OperatorSpec
+from kigen.lifetimes.windows.window_operators import UnboundedWindow, WindowOperator, make_window
+from kigen.plan.logical import Window
 
 
-class Negatives:
+class Negatives(Operator):
+    ordered = True
+
     def __init__(self, window: WindowOperator, number: int) -> None:
         self.node = window.node
         self._window = window
@@ -21,14 +26,15 @@ class Negatives:
         self._alive = Alive(window.node.schema)
         self._immortal = 0  # tuples of an UNBOUNDED window: numbered from 0, never to be sent again
 
-    def step(self, stream: StreamBlock, now: int) -> Signed:
-        block = self._window.step(stream, now)
+    def step(self, inputs: list[Message], now: int) -> Signed:
+        (stream,) = inputs
+        block = self._window.step(inputs, now)
         if isinstance(self._window, UnboundedWindow):
             self._immortal += len(stream)
             return Signed(block.columns, block.start, np.ones(len(block), dtype=np.int64), stream.sequence + self._base)
         return births_and_deaths(self._alive, block, now)
 
-    def known_ends(self) -> Fills:
+    def known_ends(self, inputs: list[Fills]) -> Fills:
         if isinstance(self._window, UnboundedWindow):
             return Fills(np.arange(self._base, self._base + self._immortal), np.full(self._immortal, FOREVER))
         return Fills.concat([Fills(c.holder, c.end) for c in self._alive.expiring.chunks()])
@@ -60,3 +66,11 @@ def births_and_deaths(alive: Alive, block: Block, now: int) -> Signed:
         np.concatenate([np.ones(len(block), dtype=np.int64), np.full(len(dead), -1, dtype=np.int64)]),
         np.concatenate([block.holder, dead.holder]),
     )
+
+
+def _build(node: Window, task: OperatorContext) -> Operator:
+    window = make_window(node, task.number, task.secret)
+    return Negatives(window, task.number) if task.signed else window
+
+
+WINDOW = OperatorSpec(Window, _build)

@@ -25,32 +25,19 @@ from kigen.lifetimes.blocks import (
 from kigen.lifetimes.codec import StateFormatError
 from kigen.lifetimes.keys.groups import Groups
 from kigen.lifetimes.live_tuples import State, chunk_of
+from kigen.lifetimes.operator import Message, Operator
 from kigen.plan.logical import Window, WindowKind
 
 
-class WindowOperator:
-    """Base: windows without memory."""
+class WindowOperator(Operator):
+    """Base of windows; by itself a window without state. Its tuples come in the order of the stream, which every
+    replica has."""
+
+    ordered = True
 
     def __init__(self, node: Window, number: int) -> None:
         self.node = node
         self._base = number << HOLDER_BITS
-
-    def step(self, stream: StreamBlock, now: int) -> Block:
-        raise TypeError(type(self).__name__)
-
-    @property
-    def next_event(self) -> int:
-        return FOREVER
-
-    def state(self) -> State:
-        return {}
-
-    def load(self, state: State) -> None:
-        pass
-
-    @property
-    def held(self) -> int:
-        return 0
 
 
 def later(at: Ints, by: int) -> Ints:
@@ -60,7 +47,8 @@ def later(at: Ints, by: int) -> Ints:
 
 
 class RangeWindow(WindowOperator):
-    def step(self, stream: StreamBlock, now: int) -> Block:
+    def step(self, inputs: list[Message], now: int) -> Block:
+        (stream,) = inputs
         end = later(stream.at, 1 if self.node.kind is WindowKind.NOW else self.node.size)
         return Block(stream.columns, stream.at, end, stream.sequence + self._base, Fills.none())
 
@@ -68,7 +56,8 @@ class RangeWindow(WindowOperator):
 class UnboundedWindow(WindowOperator):
     """Never dying is known too: no holder, as there is nothing to wait for."""
 
-    def step(self, stream: StreamBlock, now: int) -> Block:
+    def step(self, inputs: list[Message], now: int) -> Block:
+        (stream,) = inputs
         count = len(stream)
         return Block(stream.columns, stream.at, np.full(count, FOREVER), np.full(count, NO_HOLDER), Fills.none())
 
@@ -81,7 +70,8 @@ class SlidingWindow(WindowOperator):
         super().__init__(node, number)
         self._ahead = Block.empty(node.schema)
 
-    def step(self, stream: StreamBlock, now: int) -> Block:
+    def step(self, inputs: list[Message], now: int) -> Block:
+        (stream,) = inputs
         slide = self.node.slide_us
         assert slide is not None
         start = -(-stream.at // slide) * slide
@@ -110,7 +100,8 @@ class SlidingWindow(WindowOperator):
 
 
 class RowsWindow(WindowOperator):
-    def step(self, stream: StreamBlock, now: int) -> Block:
+    def step(self, inputs: list[Message], now: int) -> Block:
+        (stream,) = inputs
         size, count = self.node.size, len(stream)
         end = np.full(count, FOREVER)
         end[: max(count - size, 0)] = stream.at[size:]
@@ -133,7 +124,8 @@ class PartitionRowsWindow(WindowOperator):
         )
         return self._groups.assign(columns, len(stream))
 
-    def step(self, stream: StreamBlock, now: int) -> Block:
+    def step(self, inputs: list[Message], now: int) -> Block:
+        (stream,) = inputs
         size, old = self.node.size, len(self._key)
         keys = concat_ints([self._key, self._partitions(stream)])
         sequence = concat_ints([self._sequence, stream.sequence])

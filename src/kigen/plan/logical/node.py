@@ -53,6 +53,11 @@ class PlanNode:
 
         yield from visit(self)
 
+    @property
+    def acts_periodically(self) -> bool:
+        """Whether the operator gives rows at every multiple of a span, so that it never comes to an end by itself."""
+        return False
+
     # --- words --------------------------------------------------------------------------------------------------------
 
     def label(self) -> str:

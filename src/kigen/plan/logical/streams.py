@@ -130,6 +130,10 @@ class ToStream(UnaryNode):
     def is_stream(self) -> bool:
         return True
 
+    @property
+    def acts_periodically(self) -> bool:
+        return self.every_us is not None
+
     def label(self) -> str:
         return self.kind.value.lower() + (f" every {duration_text(self.every_us)}" if self.every_us is not None else "")
 

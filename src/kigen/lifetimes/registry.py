@@ -1,0 +1,43 @@
+"""The operators of the kernel, by the plan node that each one runs. A new operator is a file and one line here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kigen.lifetimes import select
+from kigen.lifetimes.aggregates.aggregate import AGGREGATE
+from kigen.lifetimes.joins.join import JOIN
+from kigen.lifetimes.joins.shared_join import SHARED_JOIN
+from kigen.lifetimes.joins.shares import JOIN_SHARE
+from kigen.lifetimes.operator_spec import OperatorSpec
+from kigen.lifetimes.relation_to_stream import TO_STREAM
+from kigen.lifetimes.sets.counting import DISTINCT, EXCEPT, INTERSECT
+from kigen.lifetimes.windows.negatives import WINDOW
+from kigen.plan.logical import PlanNode
+
+OPERATORS: tuple[OperatorSpec[Any], ...] = (
+    WINDOW,
+    select.FILTER,
+    select.PROJECT,
+    select.UNION_ALL,
+    JOIN,
+    SHARED_JOIN,
+    JOIN_SHARE,
+    AGGREGATE,
+    DISTINCT,
+    EXCEPT,
+    INTERSECT,
+    TO_STREAM,
+)
+
+_BY_NODE = {spec.node: spec for spec in OPERATORS}
+
+
+def spec_of(node: PlanNode) -> OperatorSpec[Any]:
+    """Finds the operator that runs a plan node."""
+    spec = _BY_NODE.get(type(node))
+    if spec is None:
+        raise TypeError(
+            f"no operator runs the plan node {type(node).__name__}: add its OperatorSpec to OPERATORS in {__name__}"
+        )
+    return spec
