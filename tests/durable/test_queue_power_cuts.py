@@ -91,5 +91,5 @@ def test_damage_behind_a_sync_is_no_power_cut(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 255
     path.write_bytes(data)
-    with pytest.raises(CorruptLog, match="outlives a power cut"):
+    with pytest.raises(CorruptLog, match="no kill or power cut causes"):
         Queue("s", SCHEMA, how)

@@ -143,7 +143,7 @@ def test_a_full_disk_refuses_and_loses_nothing(durable: bool, tmp_path: Path, fu
                 end = queue.status()["end"]
                 queue.append(batch(list(range(end, end + 50))))
 
-        with pytest.raises(StorageFailed, match="make room"):
+        with pytest.raises(StorageFailed, match="free some space"):
             overfill()
         end = queue.status()["end"]
         assert ids(queue.read(0).batches()) == list(range(end))

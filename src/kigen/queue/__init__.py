@@ -1,4 +1,4 @@
-"""The durable queue of a named stream: append blocks, read by offset, acknowledge, trim."""
+"""Durable queue of a named stream: append blocks, read by offset, acknowledge, trim."""
 
 from kigen.queue.errors import (
     BadRequest,
@@ -18,9 +18,10 @@ from kigen.queue.errors import (
     UnknownStream,
 )
 from kigen.queue.pieces import ReadResult
+from kigen.queue.queue_appends import MAIN, Appended
 from kigen.queue.record import ENDED, NO_PROGRESS
 from kigen.queue.settings import QueueSettings
-from kigen.queue.stream_queue import MAIN, Appended, Queue
+from kigen.queue.stream_queue import Queue
 
 __all__ = [
     "ENDED",

@@ -1,8 +1,7 @@
-"""Errors of queues and links: what was required, what was there, what to do. They carry data, survive pickling, and
-travel as JSON.
+"""Errors of queues. Each one says what was required, what was found and what to do.
 
-Invariant: `from_json(error.to_json())` is an error of the same class with the same data; an unknown class becomes a
-plain LinkError.
+The errors carry data, survive pickling and travel as JSON. Invariant: `from_json(error.to_json())` is an error of the
+same class with the same data. An unknown class name becomes a plain QueueError.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ Data = dict[str, Any]  # JSON
 
 
 class QueueError(ValueError):
-    """Base of all. `data` holds the numbers of the message."""
+    """Base class of all errors of queues and links. `data` holds the numbers of the message."""
 
     def __init__(self, message: str, data: Data | None = None) -> None:
         super().__init__(message, data or {})
@@ -23,16 +22,18 @@ class QueueError(ValueError):
         return self.message
 
     def to_json(self) -> Data:
+        """Returns the class name, the message and the data."""
         return {"error": type(self).__name__, "message": self.message, "data": self.data}
 
 
 class QueueFull(QueueError):
-    """The bound is reached and nobody made room in time. `data`: kept_bytes, kept_tuples, waiting_for (reader ->
-    ack)."""
+    """The queue is at its bound, and no reader made room in time. `data`: kept_bytes, kept_tuples, waiting_for (reader
+    -> ack).
+    """
 
 
 class Fenced(QueueError):
-    """Somebody with a higher epoch took over. `data`: epoch (the highest), given."""
+    """A producer or reader with a higher epoch took over. `data`: epoch (the highest), given."""
 
 
 class SequenceGap(QueueError):
@@ -40,35 +41,39 @@ class SequenceGap(QueueError):
 
 
 class OffsetTrimmed(QueueError):
-    """The offset is no longer kept. `data`: start (the first kept), given."""
+    """The offset was trimmed. `data`: start (the first offset kept), given."""
 
 
 class TrimNoteMissing(QueueError):
-    """Tuples were let go up to `start`, and what stands for them is not known here yet. `data`: start, given."""
+    """A reader skips a trimmed range, and the note that describes the range is not known here yet. `data`: start,
+    given.
+
+    The note comes with the ack at which the range ends (`kigen.queue.producers_and_readers`).
+    """
 
 
 class OffsetAhead(QueueError):
-    """The offset lies beyond the end: the queue lost what it had, or it is another one. `data`: end, given."""
+    """The offset lies beyond the end: the queue lost tuples, or it is a different queue. `data`: end, given."""
 
 
 class SchemaMismatch(QueueError):
-    """The columns are not those of the queue."""
+    """The columns differ from those of the queue."""
 
 
 class UnknownStream(QueueError):
-    """No queue of that name here. `data`: streams."""
+    """The server has no queue of that name. `data`: streams."""
 
 
 class UnknownCopy(QueueError):
-    """A copy of files that is not there any more."""
+    """The requested copy of files does not exist any more."""
 
 
 class CorruptLog(QueueError):
-    """A segment is damaged where no kill could have damaged it. `data`: file, position, offset."""
+    """A segment is damaged in a place that a kill cannot damage. `data`: file, position, offset."""
 
 
 class StorageFailed(QueueError):
-    """The disk refused (full, broken). What was not acknowledged was not kept."""
+    """The disk refused a write (it is full or broken). Tuples that were not acknowledged are not stored."""
 
 
 class QueueInUse(QueueError):
@@ -76,11 +81,11 @@ class QueueInUse(QueueError):
 
 
 class QueueClosed(QueueError):
-    """The queue, or its server, is closing."""
+    """The queue or its server is closing."""
 
 
 class BadRequest(QueueError):
-    """A request that no client of this version sends."""
+    """The request cannot come from a client of this version."""
 
 
 _CLASSES: dict[str, type[QueueError]] = {

@@ -1,8 +1,7 @@
-"""What every queue has before it takes or gives a tuple: its lock, its files, waiting, closing, and writing down its
-state.
+"""Base of a queue: its lock, its files, waiting, closing, and writing its state.
 
-Invariant: `_parties` and `_store` change only under `_changed`, and whoever changed something notifies. After `close`
-every call, and every call that waits, raises QueueClosed. Cost: one lock; with `fsync` in seconds one sleeping thread.
+Invariant: `_clients` and `_store` change only under `_changed`, and every change notifies. After `close`, every call
+raises QueueClosed, also one that is waiting. Cost: one lock, and one sleeping thread if `fsync` is in seconds.
 """
 
 from __future__ import annotations
@@ -29,47 +28,52 @@ _log = logging.getLogger(__name__)
 
 
 class QueueBase:
+    """State that appending and reading share."""
+
     def __init__(self, name: str, schema: pa.Schema, settings: QueueSettings | None = None) -> None:
         self.name, self.schema = name, schema
         self.settings = settings = settings or QueueSettings()
         self._changed = threading.Condition()
         self._closed = False
-        self._parties = ProducersAndReaders(start=settings.first, end=settings.first)
+        self._clients = ProducersAndReaders(start=settings.first, end=settings.first)
         opened = open_files(name, schema, settings)
         self._lock_file = opened.lock
         self.cut_bytes = opened.cut_bytes
-        if opened.parties is not None:
-            self._parties = opened.parties
+        if opened.clients is not None:
+            self._clients = opened.clients
         folder = settings.queue_folder(name)
         self._head = opened.head
         self._store = Store(folder, settings, self._state)
         self._store.restore(opened.blocks, opened.segments)
         self._store.progress_before = opened.progress_before
-        first_kept = opened.blocks[0].record.first if opened.blocks else self._parties.end
-        self._parties.trim_to(
-            first_kept, None
-        )  # a trim may be younger than the last state, if that could not be written
-        self._parties.trim()  # and an ack may have been ahead of what was appended after it
-        self._store.trim(self._parties.start)
+        first_kept = opened.blocks[0].record.first if opened.blocks else self._clients.end
+        # A trim may be newer than the last state on the disk, if that state could not be written.
+        self._clients.trim_to(first_kept, None)
+        self._clients.trim()  # an ack may have been ahead of tuples that were appended after it
+        self._store.trim(self._clients.start)
         if settings.durable and not opened.segments:
             self._store.write_state(self._sync_each)
         self._unsynced = False
         self._closing = threading.Event()
         self._syncer: threading.Thread | None = None
         if settings.durable and isinstance(settings.fsync, float):
-            self._syncer = threading.Thread(target=self._sync_now_and_then, name=f"sync {name}", daemon=True)
+            self._syncer = threading.Thread(target=self._sync_periodically, name=f"sync {name}", daemon=True)
             self._syncer.start()
 
     def save(self, folder: Path, rows: bool = True) -> tuple[int, int]:
-        """Files like this queue's, in a new folder: what it keeps, or (without `rows`) only where that begins. Gives
-        `start` and `end` of what was saved."""
+        """Writes files like those of this queue into a new folder: its tuples, or (without `rows`) only where they
+        begin.
+
+        Returns `start` and `end` of what was saved.
+        """
         with self._open():
-            parties = ProducersAndReaders.from_json(self._parties.to_json()) if rows else without_rows(self._parties)
+            clients = ProducersAndReaders.from_json(self._clients.to_json()) if rows else without_rows(self._clients)
             blocks = list(self._store.blocks) if rows else []
-        save(folder, self._head, parties, blocks)
-        return parties.start, parties.end
+        save(folder, self._head, clients, blocks)
+        return clients.start, clients.end
 
     def close(self) -> None:
+        """Ends all calls that wait, syncs a durable queue and releases the lock."""
         with self._changed:
             if self._closed:
                 return
@@ -110,21 +114,22 @@ class QueueBase:
         return self.settings.fsync == "always"
 
     def _has_room(self, size: int, tuples: int) -> bool:
-        kept = self._parties.end - self._parties.start
+        kept = self._clients.end - self._clients.start
         most = self.settings.max_tuples
         fits = self._store.kept_bytes + size <= self.settings.bound_bytes and (most is None or kept + tuples <= most)
-        return fits or kept == 0  # one unit larger than the bound must pass, alone
+        return fits or kept == 0  # a unit that is larger than the bound may enter an empty queue
 
     def _wait_for_room(self, deadline: float) -> None:
+        """Waits until something changes. Raises QueueFull after the deadline."""
         left = deadline - time.monotonic()
         if left <= 0:
-            waiting = {n: r.ack for n, r in self._parties.readers.items() if n in self._parties.required}
-            kept = self._parties.end - self._parties.start
+            waiting = {n: r.ack for n, r in self._clients.readers.items() if n in self._clients.required}
+            kept = self._clients.end - self._clients.start
             data = {
                 "kept_bytes": self._store.kept_bytes,
                 "kept_tuples": kept,
                 "waiting_for": waiting,
-                "end": self._parties.end,
+                "end": self._clients.end,
             }
             readers = ", ".join(f"'{n}' at {a}" for n, a in waiting.items()) or "any reader (none is required)"
             raise QueueFull(
@@ -135,23 +140,24 @@ class QueueBase:
         self._wait(left)
 
     def _trimmed(self, moved: bool, sync: bool) -> None:
-        """After any change of what readers said: what nobody needs is dropped, and the change written down."""
+        """Writes the changed state after an ack or a trim. Trims the store if `start` moved."""
         self._changed.notify_all()
         try:
             self._store.write_state(sync)
         except StorageFailed as error:
             if sync:
                 raise
-            _log.warning("stream '%s': an ack was not written down (%s): a restart may keep more", self.name, error)
+            _log.warning("stream '%s': an ack was not stored (%s): a restart may keep more tuples", self.name, error)
         finally:
-            # after the state is written, so that what is kept and what was said fit; a full disk gets room either way
+            # After the state is written, so that the state never claims tuples that are gone. A failed write must not
+            # prevent this: trimming is what makes room on a full disk.
             if moved:
-                self._store.trim(self._parties.start)
+                self._store.trim(self._clients.start)
 
     def _state(self, head: bool) -> State:
-        return {**(self._head if head else {}), "parties": self._parties.to_json()}
+        return {**(self._head if head else {}), "parties": self._clients.to_json()}
 
-    def _sync_now_and_then(self) -> None:
+    def _sync_periodically(self) -> None:
         while not self._closing.wait(float(self.settings.fsync)):
             with self._changed:
                 if self._unsynced:
@@ -159,4 +165,4 @@ class QueueBase:
                     try:
                         self._store.sync()
                     except StorageFailed:
-                        return  # the store takes nothing more, and says why
+                        return  # the store refuses further appends and gives the reason

@@ -1,16 +1,16 @@
-"""A record: what stands in a segment file and travels in one message. 64 bytes of head, then the payload.
+"""Record: the unit that a segment file stores and a message carries. A head of 64 bytes, then the payload.
 
-    0 magic "KGQ1"   4 kind   5 more   6 codec   7 syncs    8 payload length   16 first offset   24 tuples   28
-    producer's number
-    32 epoch   40 sequence   48 progress, us   56 CRC-32 of the payload   60 CRC-32 of bytes 0..59       (little-endian)
+    0 magic "KGQ1"   4 kind   5 more   6 codec   7 syncs   8 payload length   16 first offset   24 tuples
+    28 number of the producer   32 epoch   40 sequence   48 watermark (`progress_us`)
+    56 CRC-32 of the payload    60 CRC-32 of bytes 0..59          (little-endian)
 
-Kinds: STATE (payload: JSON, who produced and acknowledged what) and TUPLES (payload: one Arrow IPC record batch
-message, without its schema). In a file, payloads are padded to 64 bytes, so that a record begins at a multiple of 64
-and Arrow reads aligned memory.
+There are two kinds. STATE: the payload is JSON and says who produced and acknowledged what. TUPLES: the payload is one
+Arrow IPC record batch message without its schema. In a file, payloads are padded to 64 bytes, so that each record
+begins at a multiple of 64 and Arrow reads aligned memory.
 
-Invariant: a record whose two checksums agree was written whole. `more` says that the next record belongs to the same
-unit, which is kept whole or not at all. Cost: one pass over the payload for its checksum (about 1 GB/s, without the
-interpreter's lock).
+Invariant: a record whose two checksums match was written completely. `more` says that the next record belongs to the
+same unit, and a unit is kept completely or not at all. Cost: one pass over the payload for its checksum (about 1 GB/s,
+without the interpreter's lock).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from kigen.queue.errors import BadRequest
 
 STATE, TUPLES = 1, 2
 SIZE = 64
-NO_PROGRESS = -(2**63)  # nothing promised yet
-ENDED = 2**63 - 1  # progress of a stream that holds nothing more
+NO_PROGRESS = -(2**63)  # there is no watermark yet
+ENDED = 2**63 - 1  # watermark of a stream that has ended
 LONGEST = 2**31 - 1  # bytes of a payload in a file
-LONGEST_SENT = 256 << 20  # bytes of a payload that travels, and of what it unpacks to
+LONGEST_SENT = 256 << 20  # bytes of a payload in a message, before and after decompression
 MAGIC = b"KGQ1"
 _HEAD = struct.Struct("<4sBBBBqqiiqqqI")
 _CRC = struct.Struct("<I")
@@ -35,6 +35,8 @@ _CRC = struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True)
 class Record:
+    """Head of a record."""
+
     kind: int
     length: int
     crc: int
@@ -48,7 +50,7 @@ class Record:
     progress_us: int = NO_PROGRESS
 
     def pack(self, syncs: int = 0) -> bytes:
-        """`syncs`: of the file it is written to (kigen.queue.segment)."""
+        """Returns the head as bytes. `syncs` is the sync count of the file it is written to (`kigen.queue.segment`)."""
         head = _HEAD.pack(
             MAGIC,
             self.kind,
@@ -68,6 +70,7 @@ class Record:
 
     @property
     def end(self) -> int:
+        """Offset after the last tuple."""
         return self.first + self.count
 
     @property
@@ -77,7 +80,7 @@ class Record:
 
 
 def unpack(head: Any) -> Record | None:
-    """The record of these 64 bytes, or None if they are not a whole head."""
+    """Returns the record of these 64 bytes, or None if they are not a complete head."""
     head = bytes(head)
     if len(head) != SIZE or head[:4] != MAGIC or _CRC.unpack_from(head, SIZE - 4)[0] != zlib.crc32(head[: SIZE - 4]):
         return None
@@ -88,20 +91,20 @@ def unpack(head: Any) -> Record | None:
 
 
 def syncs_of(head: Any) -> int:
-    """How often the file had been synced when this whole head was written; 0: it never is."""
+    """Returns the sync count of the file when this head was written, 0 if the file is never synced."""
     return int(bytes(head)[7])
 
 
 def from_message(message: Any) -> tuple[Record, Any]:
-    """Record and payload (a slice, not a copy) of a message that came over a link; checked."""
+    """Returns the record and the payload (a slice, not a copy) of a message from a link, after checking both."""
     if message is not None and len(message) > SIZE + LONGEST_SENT:
-        raise BadRequest(f"a message of {len(message):,} bytes: at most {LONGEST_SENT:,} are allowed")
+        raise BadRequest(f"the message has {len(message):,} bytes: at most {LONGEST_SENT:,} are allowed")
     record = unpack(message[:SIZE]) if message is not None and len(message) >= SIZE else None
     if record is None or SIZE + record.length != len(message):
-        raise BadRequest("a message that is no record: both sides must run the same version of Kigen")
+        raise BadRequest("the message is not a record: both sides must run the same version of Kigen")
     payload = message[SIZE:]
     if checksum(payload) != record.crc:
-        raise BadRequest("a record was damaged on the way: its checksum differs")
+        raise BadRequest("the record was damaged in transit: its checksum differs")
     return record, payload
 
 

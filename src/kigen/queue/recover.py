@@ -1,11 +1,11 @@
-"""What a restart finds in the segments of a queue: states and blocks in the order of writing; a torn tail is cut.
+"""Recovers the segments of a queue after a restart: states and blocks in the order of writing. A torn tail is cut off.
 
-Only the last segment can be torn, and only at its end, so only there payloads are read and checked; of the others the
-heads suffice. A kill tears the last unit. A power cut may leave any part of what was written since the last sync: a
-damaged record, and whole ones behind it that say (by their count of syncs) that no sync came between. Other damage that
-is followed by whole records is an error, unless `repair` accepts the loss of all after it. Should a cut ever be wrong,
-the numbers of producers and readers do not fit any more, and they say so. Cost: one small read a block, plus the bytes
-of the last segment.
+Only the last segment can be torn, and only at its end. Therefore payloads are read and checked only there; in the other
+segments the heads suffice. A kill tears the last unit. A power cut may leave any part of what was written since the
+last sync: a damaged record, and complete ones after it whose sync count says that no sync came in between. Other damage
+that is followed by complete records is an error, unless `repair` accepts the loss of everything after it. If a cut were
+ever wrong, the numbers of producers and readers would no longer match, and they would raise an error. Cost: one small
+read per block, plus the bytes of the last segment.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FoundRecord:
-    """A record in a segment: a state, or a block and where its payload stands."""
+    """A record in a segment: a state, or a block and the position of its payload."""
 
     record: Record
     segment: Segment
@@ -37,12 +37,15 @@ class FoundRecord:
 
 @dataclass
 class Recovered:
-    records: list[FoundRecord] = field(default_factory=list)  # of all segments, in the order of writing
+    """All records and segments that a restart can use."""
+
+    records: list[FoundRecord] = field(default_factory=list)  # from all segments, in the order of writing
     segments: list[Segment] = field(default_factory=list)
     cut_bytes: int = 0  # torn off the tail
 
 
 def recover(folder: Path, repair: bool = False) -> Recovered:
+    """Reads all segments of a folder, cuts a torn tail and returns the rest."""
     found = Recovered()
     paths = _without_gaps(Segment.existing(folder))
     for place, (number, path) in enumerate(paths):
@@ -59,19 +62,22 @@ def recover(folder: Path, repair: bool = False) -> Recovered:
             found.segments.append(segment)
         else:
             segment.delete()
-        if not whole and not last:  # repair: nothing behind the damage can be trusted to follow it
+        if not whole and not last:  # repair: segments after the damage do not continue what is left
             for _, later in paths[place + 1 :]:
                 found.cut_bytes += later.stat().st_size
                 remove(later)
             break
     if found.cut_bytes:
-        _log.warning("%s: cut %d bytes of an unfinished write", folder, found.cut_bytes)
+        _log.warning("%s: cut off %d bytes of an unfinished write", folder, found.cut_bytes)
     return found
 
 
 def _without_gaps(paths: list[tuple[int, Path]]) -> list[tuple[int, Path]]:
-    """Segments are removed from the front, once nobody needs them: those before a missing one were to go, too; a power
-    cut kept them."""
+    """Removes segments before a missing one, and returns the others.
+
+    Segments are deleted from the front when nobody needs them. Those before a missing one were deleted, too, and a
+    power cut restored them.
+    """
     for place in range(len(paths) - 1, 0, -1):
         if paths[place][0] != paths[place - 1][0] + 1:
             for _, old in paths[:place]:
@@ -81,7 +87,9 @@ def _without_gaps(paths: list[tuple[int, Path]]) -> list[tuple[int, Path]]:
 
 
 def _walk(segment: Segment, found: Recovered, check_payloads: bool) -> tuple[int, int]:
-    """Takes over the whole units of a segment; gives the position behind the last of them, and its count of syncs."""
+    """Adds the complete units of a segment to `found`. Returns the position after the last of them, and its sync
+    count.
+    """
     good = syncs = 0
     unit: list[FoundRecord] = []
     for record, position in _records(segment, check_payloads):
@@ -118,26 +126,29 @@ def _whole(segment: Segment, record: Record, position: int) -> bool:
 
 
 def _may_cut(segment: Segment, good: int, last: bool, repair: bool, syncs: int) -> None:
-    """Raises unless the damage is what a kill or a power cut leaves behind, or is to be accepted. `syncs`: of the last
-    whole unit."""
+    """Raises CorruptLog unless a kill or a power cut explains the damage, or `repair` accepts it.
+
+    `syncs` is the sync count of the last complete unit.
+    """
     if repair or (last and not _whole_record_after(segment, good, syncs)):
         return
     offset = max(segment.end, 0)
     raise CorruptLog(
-        f"{segment.path}: damaged at byte {good}, with whole records behind it: no kill does that, and what lies "
-        "behind a sync outlives a "
-        f"power cut. Tuples from offset {offset} cannot be read. Restore the file, or open the queue with "
-        "repair=True and lose them",
+        f"{segment.path}: damaged at byte {good}, with whole records after it, which no kill or power cut causes. "
+        f"Tuples from offset {offset} cannot be read. Restore the file, or open the queue with repair=True and lose "
+        "them",
         {"file": str(segment.path), "position": good, "offset": offset},
     )
 
 
 def _whole_record_after(segment: Segment, good: int, syncs: int) -> bool:
-    """Whether a finished unit stands behind `good`. An unfinished one may hold whole records, but not its last.
+    """Returns whether a finished unit stands after `good`. An unfinished unit may hold complete records, but not its
+    last.
 
-    In a queue that syncs, only one counts that was written after another sync than the first one behind `good` could
-    have been: a unit is written, then synced, so records of up to one sync after the last whole one (`syncs`) may be
-    all that a power cut left of a tail."""
+    In a queue that syncs, a record counts only if a sync must have come between it and the first record after `good`. A
+    unit is written and then synced, so a power cut may leave a tail of records with the sync count of the last complete
+    unit (`syncs`) or one more.
+    """
     tail = segment.read(good, segment.size - good)
     first = unpack(tail[:SIZE])
     unit_open = (
@@ -156,6 +167,5 @@ def _whole_record_after(segment: Segment, good: int, syncs: int) -> bool:
 
 
 def _unsynced(before: int, written: int) -> bool:
-    """Whether no sync need have come between what stood right behind a record of `before` syncs and one of
-    `written`."""
+    """Returns whether no sync need have come between a record with sync count `before` and one with `written`."""
     return written in (before, before % 255 + 1)

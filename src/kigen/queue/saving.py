@@ -1,9 +1,9 @@
-"""A queue's files written anew, elsewhere: one segment that a restart opens as the queue was, however long its own log
-is.
+"""Saves a queue into a new folder: one segment that a restart opens as the queue was, however long its own log is.
 
-With its rows, what is kept; without, the queue as it was before it took what it keeps: whoever opens it asks the node
-before for the rest. Invariant: opened, the segment gives the same `start`, readers and (with rows) tuples, `end`,
-numbers and progress. Cost: the bytes of what is kept, once.
+With rows, the segment holds the tuples that the queue keeps. Without rows, it describes the queue before it received
+them, and the process that opens it asks the upstream node for them. Invariant: after opening, the segment gives the
+same `start`, readers and (with rows) tuples, `end`, sequence numbers and watermark. Cost: the bytes that are kept,
+once.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from kigen.queue.segment import Segment
 from kigen.queue.store import StoredBlock, state_record
 
 
-def without_rows(parties: ProducersAndReaders) -> ProducersAndReaders:
-    """As if nothing that is kept had been taken yet."""
-    empty = copy.deepcopy(parties)
+def without_rows(clients: ProducersAndReaders) -> ProducersAndReaders:
+    """Returns the bookkeeping as if the kept tuples had not been received yet."""
+    empty = copy.deepcopy(clients)
     empty.end = empty.start
     for producer in empty.producers.values():
         producer.progress_us = NO_PROGRESS
@@ -29,11 +29,14 @@ def without_rows(parties: ProducersAndReaders) -> ProducersAndReaders:
     return empty
 
 
-def save(folder: Path, head: dict[str, Any], parties: ProducersAndReaders, blocks: Sequence[StoredBlock]) -> None:
-    """The state stands twice: behind the blocks as it is, and before them with no promise that a reader of the first
-    would hear early."""
+def save(folder: Path, head: dict[str, Any], clients: ProducersAndReaders, blocks: Sequence[StoredBlock]) -> None:
+    """Writes the segment.
+
+    The state is stored twice: after the blocks as it is, and before them without a watermark, so that a reader of the
+    first block does not see a watermark too early.
+    """
     folder.mkdir(parents=True)
-    before = copy.deepcopy(parties)
+    before = copy.deepcopy(clients)
     if blocks:
         before.end = blocks[0].record.first
         for producer in before.producers.values():
@@ -41,5 +44,5 @@ def save(folder: Path, head: dict[str, Any], parties: ProducersAndReaders, block
     segment = Segment.create(folder, 1, sync=False)
     segment.append([state_record({**head, "parties": before.to_json()})])
     if blocks:
-        segment.append([(kept.record, kept.payload()) for kept in blocks])
-        segment.append([state_record({"parties": parties.to_json()})])
+        segment.append([(block.record, block.payload()) for block in blocks])
+        segment.append([state_record({"parties": clients.to_json()})])

@@ -1,11 +1,12 @@
-"""A segment: an append-only file of records. Its first record is a STATE that makes all segments before it dispensable.
+"""Segment: an append-only file of records. Its first record is a STATE that replaces all earlier segments.
 
-Invariant: `size` is the end of the last whole unit; a write that fails is cut off again before anybody can see it.
-Bytes below `synced` outlive a power cut. Records carry how often their segment was synced before (1, 2 ... 255, 1 ...;
-0 in queues that never sync), so that a restart can tell a tail that the power cut from damage to what had been on the
-disk (kigen.queue.recover). Cost: one gathering write a unit; one positioned read a block. Readers share the file with
-the writer and need no lock; a segment that was deleted stays readable for whoever still holds it (the file closes when
-the last reference goes).
+Invariant: `size` is the end of the last complete unit; a write that fails is cut off before anybody can see it. Bytes
+below `synced` survive a power cut. Each record carries the sync count of its segment at the time of writing (1, 2 ...
+255, 1 ...; 0 in queues that never sync). With it, a restart distinguishes a tail that a power cut tore from damage to
+data that was on the disk (`kigen.queue.recover`).
+
+Cost: one gathering write per unit, one positioned read per block. Readers share the file with the writer and need no
+lock. A deleted segment stays readable while somebody holds it: the file closes with the last reference.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from kigen.queue.errors import CorruptLog, StorageFailed
 from kigen.queue.record import Record, checksum, padding
 
 _SUFFIX = ".log"
-_MOST_PARTS = 512  # of one gathering write (the system allows 1024)
+_MOST_PARTS = 512  # per gathering write (the system allows 1024)
 
 
 class Segment:
+    """One segment file, opened for reading and appending."""
+
     def __init__(self, path: Path, number: int, create: bool = False) -> None:
         self.path, self.number = path, number
         self._fd = -1
@@ -35,12 +38,13 @@ class Segment:
         except OSError as error:
             raise _failed(path, error) from error
         self.size = os.fstat(self._fd).st_size
-        self.end = -1  # offset behind its last tuple; -1: no tuples
-        self.synced = 0  # bytes that outlive a power cut, as far as this process knows
-        self.syncs = 0  # written into the next record; 0: this queue never syncs
+        self.end = -1  # offset after its last tuple; -1: no tuples
+        self.synced = 0  # bytes that survive a power cut, as far as this process knows
+        self.syncs = 0  # sync count for the next record; 0: this queue never syncs
 
     @staticmethod
     def create(folder: Path, number: int, sync: bool) -> Segment:
+        """Creates a new, empty segment file. `sync`: the queue syncs, so the folder entry is synced, too."""
         segment = Segment(folder / f"{number:010d}{_SUFFIX}", number, create=True)
         if sync:
             segment.syncs = 1
@@ -53,11 +57,11 @@ class Segment:
 
     @staticmethod
     def existing(folder: Path) -> list[tuple[int, Path]]:
-        """Numbers and paths of the segments in a folder, in order."""
+        """Returns the numbers and paths of the segments in a folder, in order."""
         return sorted((int(path.stem), path) for path in folder.glob(f"[0-9]*{_SUFFIX}"))
 
     def append(self, records: Sequence[tuple[Record, Any]]) -> list[int]:
-        """Writes records and payloads at the end, all or none; gives the position of each payload."""
+        """Writes records and payloads at the end, all or none. Returns the position of each payload."""
         parts: list[Any] = []
         positions: list[int] = []
         at = self.size
@@ -89,10 +93,11 @@ class Segment:
             raise OSError(errno.EIO, "a short write")
 
     def read(self, position: int, length: int) -> bytes:
+        """Reads bytes at a position."""
         return os.pread(self._fd, length, position)
 
     def payload(self, position: int, length: int, crc: int) -> Any:
-        """A payload back from the file, in aligned memory, its checksum verified."""
+        """Reads a payload into aligned memory and verifies its checksum."""
         buffer = pa.allocate_buffer(length)
         view = memoryview(buffer).cast("B")
         done = 0
@@ -104,16 +109,19 @@ class Segment:
         if done < length or checksum(buffer) != crc:
             place = {"file": str(self.path), "position": position}
             raise CorruptLog(
-                f"{self.path}: the block at byte {position} does not match its checksum: the disk damaged it", place
+                f"{self.path}: the block at byte {position} does not match its checksum: it was damaged on the disk",
+                place,
             )
         return buffer
 
     def cut(self, size: int) -> None:
+        """Truncates the file and syncs it."""
         disk().truncate(self._fd, size)
         disk().sync(self._fd)
         self.size = size
 
     def sync(self) -> None:
+        """Syncs what was written since the last sync."""
         if self.synced == self.size:
             return
         try:
@@ -132,5 +140,5 @@ class Segment:
 
 
 def _failed(path: Path, error: OSError) -> StorageFailed:
-    hint = ": make room; the producer tries again" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    hint = ": free some space; the producer tries again" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
     return StorageFailed(f"{path}: {error.strerror}{hint}", {"errno": error.errno})

@@ -1,4 +1,4 @@
-"""How a queue is kept: bounds, durability, files. Plain values; wrong ones are refused when they are made."""
+"""Settings of a queue: bounds, durability, files. Wrong values are refused when the settings are made."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
 
 @dataclass(frozen=True)
 class QueueSettings:
+    """Bounds, durability and storage of one queue."""
+
     folder: Path | None = None  # segment files go to folder/name; None: memory only
-    durable: bool = False  # a restart finds everything again
-    fsync: str | float = (
-        # "always": before an append is acknowledged; seconds: at least so often; "never": a kill loses nothing, a power
-        # cut may
-        "never"
-    )
+    durable: bool = False  # the content survives a restart
+    # "always": syncs before an append is acknowledged. Seconds: syncs at least that often. "never": a power cut may
+    # lose tuples, a kill does not.
+    fsync: str | float = "never"
     memory_bytes: int = 64 * MIB
-    max_bytes: int = 1024 * MIB  # kept, in memory and files; beyond it producers wait
+    max_bytes: int = 1024 * MIB  # kept in memory and files together; producers wait beyond it
     max_tuples: int | None = None
     segment_bytes: int = 64 * MIB
-    compress: str = "none"  # of blocks appended here; what arrives compressed stays so
+    compress: str = "none"  # codec for blocks that are appended here; blocks that arrive compressed stay as they are
     first: int = 0  # offset of the first tuple of a new queue
-    repair: bool = False  # accept the loss of what a damaged disk cannot give back
+    repair: bool = False  # accept the loss of tuples that a damaged disk cannot return
 
     def __post_init__(self) -> None:
         codec_number(self.compress)
         if self.durable and self.folder is None:
-            raise BadRequest("a durable queue needs a folder")
+            raise BadRequest("a durable queue needs a folder: set `folder`")
         if not (self.fsync in ("always", "never") or (isinstance(self.fsync, float) and self.fsync > 0)):
             raise BadRequest(
                 f"fsync '{self.fsync}': 'always', 'never' or a number of seconds (a float above 0) is required"
@@ -44,36 +44,39 @@ class QueueSettings:
         if min(self.memory_bytes, self.max_bytes, self.segment_bytes) <= 0 or (
             self.max_tuples is not None and self.max_tuples <= 0
         ):
-            raise BadRequest("bounds of a queue must be above 0")
+            raise BadRequest("memory_bytes, max_bytes, segment_bytes and max_tuples of a queue must be above 0")
 
     def queue_folder(self, name: str) -> Path | None:
+        """Returns the folder with the segments of the named queue."""
         return None if self.folder is None else self.folder / name
 
     @property
     def bound_bytes(self) -> int:
-        """What may be kept: without files, no more than memory."""
+        """Limit on the bytes kept. A queue without files cannot keep more than its memory."""
         return self.max_bytes if self.folder is not None else min(self.max_bytes, self.memory_bytes)
 
 
 def require_name(name: str) -> str:
+    """Returns the name if it is a valid stream name, else raises BadRequest."""
     if not _NAME.fullmatch(name):
         raise BadRequest(
-            f"stream name {name!r}: letters, digits, '_', '.', '-' are required, at most 128, not beginning with '.' "
-            "or '-'"
+            f"stream name {name!r}: write at most 128 letters, digits, '_', '.' and '-', not beginning with '.' or '-'"
         )
     return name
 
 
 def require_plain_columns(schema: pa.Schema) -> None:
-    """A message without its schema cannot carry dictionaries; and a block's buffers must follow from its columns
-    alone."""
+    """Raises BadRequest for columns that cannot be stored.
+
+    A message without its schema cannot carry dictionaries, and the buffers of a block must follow from its columns
+    alone.
+    """
     if len(schema) > MOST_COLUMNS:
-        raise BadRequest(f"{len(schema):,} columns: at most {MOST_COLUMNS:,} can be in a queue")
+        raise BadRequest(f"{len(schema):,} columns: a queue holds at most {MOST_COLUMNS:,}")
     for field in schema:
         if _is_encoded(field.type):
             raise BadRequest(
-                f"column '{field.name}' is dictionary-encoded, or encoded in another way: decode it before it enters "
-                "a queue"
+                f"column '{field.name}' has the encoded type {field.type}: decode it before it enters a queue"
             )
 
 

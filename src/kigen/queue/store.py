@@ -1,13 +1,13 @@
-"""Where the blocks of one queue lie: the newest in memory, all (durable) or the older ones (spilled) in segment files.
+"""Stores the blocks of one queue: the newest in memory, and all (durable) or the older ones (spilled) in segment files.
 
-Durable: every block is in the file before anybody sees it, and memory is a cache of the newest. Not durable: blocks lie
-in memory, and the oldest are written out when memory is full; files of an earlier run are removed. Without a folder
-nothing is written at all.
+Durable: every block is in the file before anybody sees it, and memory is a cache of the newest blocks. Not durable:
+blocks are in memory, and the oldest are written out when memory is full; files of an earlier run are removed. Without a
+folder nothing is written.
 
-Invariant: `blocks` ascend by offset without gaps; those with `data` are its last ones, and their bytes are at most
-`memory_bytes` (but for one unit). A segment is deleted once all its tuples are trimmed and another follows. Not
-thread-safe: the queue locks. Cost: O(log blocks) to find an offset; appending costs one write, and one fdatasync when
-asked.
+Invariant: `blocks` ascend by offset without gaps. The blocks with `data` are the last ones, and their bytes are at most
+`memory_bytes` (except for one unit). A segment is deleted when all its tuples are trimmed and another segment follows.
+Not thread-safe: the queue holds the lock. Cost: O(log blocks) to find an offset; one write per append, and one
+fdatasync if requested.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ State = dict[str, Any]
 
 @dataclass(slots=True)
 class StoredBlock:
-    """One block. `progress_us` is what the queue promised at its end."""
+    """One block. `progress_us` is the watermark of the queue at the end of the block."""
 
     record: Record
     progress_us: int
@@ -43,7 +43,9 @@ class StoredBlock:
     position: int = 0
 
     def payload(self) -> Any:
-        """Needs no lock: data is looked at once, and a segment stays readable while it is held."""
+        """Returns the bytes of the block. Needs no lock: `data` is read once, and a segment stays readable while it is
+        held.
+        """
         data, segment = self.data, self.segment
         if data is not None:
             return data
@@ -52,35 +54,37 @@ class StoredBlock:
 
 
 class Store:
+    """Blocks and segments of one queue."""
+
     def __init__(self, folder: Path | None, settings: QueueSettings, state: Callable[[bool], State]) -> None:
         self._folder, self._durable = folder, settings.durable
         self._memory_bytes, self._segment_bytes = settings.memory_bytes, settings.segment_bytes
         self._syncs = settings.durable and settings.fsync != "never"
-        self._state = state  # what to write; True: the head of a segment, complete
+        self._state = state  # makes the state to write; True: the complete head of a segment
         self.blocks: list[StoredBlock] = []
-        self._ends: list[int] = []  # of blocks, for searching
+        self._ends: list[int] = []  # end offset of each block, for binary search
         self._cached: deque[StoredBlock] = deque()
         self.segments: list[Segment] = []
         self.kept_bytes = self.memory_used = 0
-        self.progress_before = NO_PROGRESS  # what was promised before the first block kept
+        self.progress_before = NO_PROGRESS  # watermark before the first stored block
         self._broken: StorageFailed | None = None
 
     def restore(self, blocks: Sequence[StoredBlock], segments: list[Segment]) -> None:
+        """Takes over the blocks and segments that a restart found."""
         self.segments = segments
-        for kept in blocks:
-            self._add(kept)
+        for block in blocks:
+            self._add(block)
         for segment in segments:
             segment.syncs = (segment.syncs or 1) if self._syncs else 0
-        if (
-            self._syncs
-        ):  # what a kill left with the operating system is visible from now on, so it must outlive a power cut, too
+        # What a kill left in the operating system's cache becomes visible now, so it must survive a power cut, too.
+        if self._syncs:
             for segment in segments:
                 self._checked(segment.sync)
             assert self._folder is not None
             sync_directory(self._folder)
 
     def append(self, records: Sequence[tuple[Record, Encoded]], progress_us: Sequence[int], sync: bool) -> None:
-        """Adds one unit, whole or not at all; `progress_us` a block: what the queue promises behind it."""
+        """Adds one unit, completely or not at all. `progress_us`: the watermark of the queue after each block."""
         blocks = [StoredBlock(r, p, e.data) for (r, e), p in zip(records, progress_us, strict=True)]
         self._evict(sum(r.length for r, _ in records))
         if self._durable:
@@ -89,14 +93,15 @@ class Store:
             active.end = records[-1][0].end
             if sync:
                 self.sync()
-            for kept, position in zip(blocks, positions, strict=True):
-                kept.segment, kept.position = active, position
-        for kept in blocks:
-            self._add(kept)
-            self._cached.append(kept)
-            self.memory_used += kept.record.length
+            for block, position in zip(blocks, positions, strict=True):
+                block.segment, block.position = active, position
+        for block in blocks:
+            self._add(block)
+            self._cached.append(block)
+            self.memory_used += block.record.length
 
     def write_state(self, sync: bool) -> None:
+        """Appends the current state to the log of a durable queue."""
         if not self._durable:
             return
         self._active().append([state_record(self._state(False))])
@@ -104,21 +109,22 @@ class Store:
             self.sync()
 
     def progressed(self, progress_us: int) -> None:
-        """The queue promises more, with no tuple added."""
+        """Raises the watermark without adding a tuple."""
         if self.blocks:
             self.blocks[-1].progress_us = progress_us
         else:
             self.progress_before = progress_us
 
     def find(self, offset: int) -> int:
-        """The index of the block that holds `offset`, or of the first behind it."""
+        """Returns the index of the block that holds `offset`, or of the first block after it."""
         return bisect_right(self._ends, offset)
 
     def progress_at(self, index: int) -> int:
-        """What is promised to a reader who has every block before `index`."""
+        """Returns the watermark for a reader that has every block before `index`."""
         return self.blocks[index - 1].progress_us if index else self.progress_before
 
     def trim(self, start: int) -> None:
+        """Removes the blocks below `start`, and the segments that hold no other blocks."""
         gone = bisect_right(self._ends, start)
         if gone:
             self.progress_before = self.blocks[gone - 1].progress_us
@@ -128,11 +134,12 @@ class Store:
             self.memory_used -= self._cached.popleft().record.length
         while len(self.segments) > 1 and self.segments[0].end <= start:
             if self._syncs and not self.segments[-1].synced:
-                # what makes the deleted one dispensable stands at the head of the last: it must not vanish with it
+                # The state at the head of the last segment replaces the deleted one, so it must be on the disk first.
                 self.sync()
             self.segments.pop(0).delete()
 
     def sync(self) -> None:
+        """Syncs the segment that is written to."""
         if self.segments:
             self._checked(self.segments[-1].sync)
 
@@ -140,25 +147,27 @@ class Store:
     def disk_bytes(self) -> int:
         return sum(s.size for s in self.segments)
 
-    def _add(self, kept: StoredBlock) -> None:
-        self.blocks.append(kept)
-        self._ends.append(kept.record.end)
-        self.kept_bytes += kept.record.length
+    def _add(self, block: StoredBlock) -> None:
+        self.blocks.append(block)
+        self._ends.append(block.record.end)
+        self.kept_bytes += block.record.length
 
     def _evict(self, coming: int) -> None:
-        """Makes room in memory first: if the disk refuses, nothing has changed."""
+        """Makes room in memory before an append. If the disk refuses, nothing has changed."""
         while self._folder is not None and self._cached and self.memory_used + coming > self._memory_bytes:
-            kept = self._cached[0]
+            block = self._cached[0]
             if not self._durable:
                 active = self._active()
-                (kept.position,) = active.append([(kept.record, kept.data)])
-                kept.segment, active.end = active, kept.record.end
+                (block.position,) = active.append([(block.record, block.data)])
+                block.segment, active.end = active, block.record.end
             self._cached.popleft()
-            kept.data = None
-            self.memory_used -= kept.record.length
+            block.data = None
+            self.memory_used -= block.record.length
 
     def _active(self) -> Segment:
-        """The segment to write to; a new one, with the whole state at its head, when the last is long enough."""
+        """Returns the segment to write to. Starts a new one, with the complete state at its head, when the last is
+        full.
+        """
         if self._broken is not None:
             raise self._broken
         assert self._folder is not None
@@ -176,14 +185,19 @@ class Store:
         return segment
 
     def _checked(self, sync: Callable[[], None]) -> None:
-        """After a failed sync nobody knows what the disk holds: no more is taken until the queue is opened again."""
+        """Syncs. After a failure the content of the disk is unknown, so the store accepts nothing until it is
+        reopened.
+        """
         try:
             sync()
         except StorageFailed as error:
-            self._broken = StorageFailed(f"{error}; the queue takes nothing more until it is opened again", error.data)
+            self._broken = StorageFailed(
+                f"{error}; the queue accepts no more tuples until it is opened again", error.data
+            )
             raise self._broken from error
 
 
 def state_record(state: State) -> tuple[Record, Any]:
+    """Encodes a state as a record and its payload."""
     payload = pa.py_buffer(json.dumps(state).encode())
     return Record(STATE, payload.size, checksum(payload)), payload

@@ -30,8 +30,8 @@ from kigen.links.flight.protocol import CLOSING, Ack, request
 from kigen.links.flight.server import EMPTY_SCHEMA
 from kigen.queue.errors import QueueError, SequenceGap
 from kigen.queue.payload import codec_number, encode_all
+from kigen.queue.queue_appends import MAIN
 from kigen.queue.record import NO_PROGRESS, TUPLES, Record
-from kigen.queue.stream_queue import MAIN
 
 _DAY_S = 86_400.0  # a stream of appends has no natural end; gRPC wants one
 
