@@ -1,4 +1,4 @@
-"""An app whose state only grows: bids of an UNBOUNDED window, joined with auctions."""
+"""An app whose state only grows: it joins bids in an UNBOUNDED window with auctions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GROUP = 100_000
 
 
 def write_bids(directory: Path, count: int) -> Path:
-    """Rows are written in groups, so that this process stays small."""
+    """Writes the app and its data. Rows are written in groups, so that this process stays small."""
     columns = pa.schema(
         [("auction", pa.int64()), ("bidder", pa.int64()), ("note", pa.string()), ("ts", pa.timestamp("us"))]
     )

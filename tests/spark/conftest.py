@@ -1,4 +1,4 @@
-"""One Spark for all tests of this folder."""
+"""Starts one Spark for all tests of this folder."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Runs that are killed at random moments and started again, held against an undisturbed one. Half of the time Spark's
-JVM is killed too."""
+"""Kills runs at random moments, starts them again, and compares their results with those of an undisturbed run.
+
+Half of the kills also hit Spark's JVM.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def start(app: Path, output: Path, checkpoint: Path) -> subprocess.Popen[str]:
 
 
 def recorded(checkpoint: Path) -> int:
-    """The last batch in the sink log."""
+    """Returns the last batch in the sink log."""
     return max((int(path.stem) for path in (checkpoint / "sink").glob("[0-9]*.json")), default=-1)
 
 
@@ -58,8 +60,10 @@ def jvm_of(checkpoint: Path) -> int | None:
 
 
 def kill_later(process: subprocess.Popen[str], checkpoint: Path, rng: random.Random) -> bool:
-    """Wait for a random moment (of the start, or of the batches after the next ones), then SIGKILL; False if the run
-    ended before it."""
+    """Waits for a random moment (of the start, or of one of the next batches) and sends SIGKILL.
+
+    Returns False if the run ended before.
+    """
     goal = recorded(checkpoint) + rng.choice((1, 1, 2, 2, 3))
     until = time.monotonic() + (rng.uniform(1, 15) if rng.random() < 0.15 else _PATIENCE_S)
     while recorded(checkpoint) < goal and time.monotonic() < until and process.poll() is None:
@@ -77,7 +81,7 @@ def kill_later(process: subprocess.Popen[str], checkpoint: Path, rng: random.Ran
 
 
 def check_kills(engine: Engine, directory: Path, count: int) -> None:
-    """`count` kills in all, over as many runs to the end as that takes; each must end with the undisturbed lines."""
+    """Kills `count` times, over as many complete runs as that takes. Each must end with the undisturbed lines."""
     app = write_rooms(directory, 600)
     engine.run(app, drain=True, output=str(directory / "undisturbed"), keep_results=False)
     expected = bags(directory / "undisturbed")

@@ -1,4 +1,4 @@
-"""An app with two streams and four queries, its data, and its results as bags of lines."""
+"""Provides an app with two streams and four queries, its data, and its results as bags of lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CREATE QUERY arrivals AS ISTREAM(SELECT * FROM readings [ROWS 100] WHERE temp > 
 
 
 def write_rooms(directory: Path, rows: int, seed: int = 1) -> Path:
-    """Two streams of one pace, in time order, simultaneous timestamps among them; the path of the app file."""
+    """Writes the app and two streams of equal pace, in time order, with equal timestamps. Returns the app file."""
     rng = random.Random(seed)
     for name, value, count in (("readings", "temp", rows), ("alarms", "level", rows // 3)):
         at, lines = datetime(2026, 1, 1, tzinfo=UTC), [f"room,{value},ts"]
@@ -34,6 +34,6 @@ def write_rooms(directory: Path, rows: int, seed: int = 1) -> Path:
 
 
 def bags(output: Path) -> dict[str, list[str]]:
-    """Each file's header and its lines in any order."""
+    """Returns the header of each file and its lines, sorted."""
     files = {path.name: path.read_text(encoding="utf-8").splitlines() for path in sorted(output.glob("*.csv"))}
     return {name: [lines[0], *sorted(lines[1:])] for name, lines in files.items()}

@@ -1,4 +1,4 @@
-"""Admission alone, on sources that are lists: no Spark."""
+"""Tests admission without Spark, on sources that are lists."""
 
 from __future__ import annotations
 

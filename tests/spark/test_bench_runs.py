@@ -1,4 +1,4 @@
-"""A benchmark's Spark runs, tiny: both sides give the rows of the kernel alone; plain Spark's average by numpy too."""
+"""Tiny benchmark runs on Spark: both sides give the kernel's rows, and plain Spark also numpy's average."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_kigen_end_to_end_gives_the_kernels_rows(engine: Engine, tmp_path: Path)
 
 
 class State:
-    """What Spark hands to applyInPandasWithState, as far as it is used."""
+    """The part of Spark's group state that is used."""
 
     def __init__(self) -> None:
         self.value: tuple[bytes, bytes, int] | None = None

@@ -1,4 +1,4 @@
-"""Tasks dealt to partitions: our hash is Spark's."""
+"""Buckets spread tasks over partitions: Kigen's hash is equal to Spark's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kigen.spark.operator.buckets import bucket_of, hash_int, hash_text
 
 
 def test_tasks_are_dealt_evenly_to_partitions_as_spark_hashes_them(engine: Engine) -> None:
-    """Spark puts a group where its hash says: ours must be Spark's own, whatever the name."""
+    """Spark places a group by its hash, so Kigen's hash must be the same for any name."""
     names = ["task0", "task17", "t", "", "aufgabe-ä", "任務", "a longer name of a task"]
     rows = [(name, bucket) for name in names for bucket in (0, 1, 77, 2**31 - 1)]
     frame = engine.spark.createDataFrame(rows, "task string, bucket int").selectExpr("hash(task, bucket) AS h")

@@ -1,4 +1,4 @@
-"""A real standalone cluster: a master and two workers as processes on loopback."""
+"""Runs on a real standalone cluster: a master and two workers as processes on loopback."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def daemon(log: Path, *arguments: str) -> Iterator[Path]:
 
 
 def said(log: Path, pattern: str) -> str:
-    """What matched in the log, waiting for it."""
+    """Waits until the pattern matches in the log, and returns the match."""
     for _ in range(1200):
         found = re.search(pattern, log.read_text(encoding="utf-8", errors="replace"))
         if found:

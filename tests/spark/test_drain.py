@@ -1,4 +1,4 @@
-"""Whole runs through Spark: whatever the batches, the same bag of lines."""
+"""Complete runs through Spark: however the input is cut into batches, the bag of lines is the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The secret of keys: one per checkpoint, private, and the same after a restart."""
+"""The secret for keys: there is one per checkpoint, it is private, and it is the same after a restart."""
 
 from __future__ import annotations
 

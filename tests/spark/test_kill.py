@@ -1,5 +1,4 @@
-"""SIGKILL at random moments, restart, and in the end the same lines as an undisturbed run: nothing lost, nothing
-twice."""
+"""Runs that are killed at random moments and restarted end with the lines of an undisturbed run."""
 
 from __future__ import annotations
 

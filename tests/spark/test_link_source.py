@@ -1,5 +1,4 @@
-"""A stream from another node as admission sees it: its tuples wait for a policy, its marks go with them and cost
-nothing."""
+"""A stream from another node in admission: its tuples wait for a policy, its watermark rows go with them at no cost."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ class Bench:
     source: LinkSource
 
     def append(self, *rows: int | None) -> None:
-        """A number is a tuple of that time; None a mark of progress up to the last one, and one more."""
+        """Appends rows. A number is a tuple of that time, None is a watermark just after the last one."""
         last = -1
         columns: dict[str, list[int | None]] = {"c0": [], "_at": [], "_arrived": []}
         for row in rows:

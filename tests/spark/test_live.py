@@ -1,4 +1,4 @@
-"""Live streams through Spark: stopped and taken up again; expiry as news; a session that the user brings."""
+"""Live streams through Spark: stop and continue, results that expire, and a session that the user brings."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_session_of_the_user_keeps_its_settings(engine: Engine, tmp_path: Path
 
 @pytest.mark.timeout(300)
 def test_firm_shed_and_cost_at_work(engine: Engine, tmp_path: Path) -> None:
-    """50 tuples a second stay: the dear FIRM query gives some up, the soft one none; every tuple is accounted for."""
+    """SHED keeps 50 tuples per second. The expensive FIRM query drops some, the soft one none. All are counted."""
     app = tmp_path / "cars.cql"
     app.write_text(
         """CREATE STREAM cars (id BIGINT, speed DOUBLE)

@@ -1,4 +1,4 @@
-"""Sizes, what a machine has, and the words for memory and for workers that died: without Spark."""
+"""Memory sizes and limits, and the messages about memory and dead workers, without Spark."""
 
 from __future__ import annotations
 

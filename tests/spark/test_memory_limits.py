@@ -1,4 +1,4 @@
-"""Runs that meet their limit, workers that are killed, first batches that take long: with real processes."""
+"""Runs that reach their memory limit, workers that are killed, and long first batches, with real processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def bids(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextlib.contextmanager
 def command(app: Path, directory: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """`kigen run` with a directory for temporary files of its own."""
+    """Starts `kigen run` with its own directory for temporary files."""
     (directory / "tmp").mkdir()
     arguments = [
         sys.executable,
@@ -54,7 +54,7 @@ def command(app: Path, directory: Path, *options: str) -> Iterator[subprocess.Po
 
 
 def at_work(scratch: Path, batch: int = 1) -> WorkerReport:
-    """Waits until a worker of the run is within that batch."""
+    """Waits until a worker of the run processes that batch, and returns its report."""
     until = time.monotonic() + _PATIENCE_S
     while time.monotonic() < until:
         for report in WorkerFiles(str(scratch)).reports():

@@ -1,4 +1,4 @@
-"""Counting: latencies, deadlines, and what of it outlives a restart."""
+"""Metrics: latencies, deadlines, and what outlives a restart."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Checkpoints of older formats, frozen: they open and end with the lines of an undisturbed run, or the command says
-what to do."""
+"""Frozen checkpoints of older formats: a run continues to the lines of an undisturbed run, or the command says what to
+do."""
 
 from __future__ import annotations
 

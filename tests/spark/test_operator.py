@@ -1,4 +1,4 @@
-"""The stateful operator without Spark: a state that is a variable, and the worker's cache lost at will."""
+"""The stateful operator without Spark: the state is a variable, and tests empty the worker's cache."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ def batches(spec: RunSpec) -> list[list[tuple[str, int, int, str]]]:
 
 
 def play(spec: RunSpec, forget: bool, workers: int = 1) -> tuple[dict[str, list[str]], dict[str, State]]:
-    """All lines of each query; with `forget`, every batch meets a worker that has nothing cached. Several workers take
-    turns at random."""
+    """Returns all lines of each query. Several workers take turns at random.
+
+    With `forget`, every batch runs in a worker with an empty cache.
+    """
     caches: list[dict[Any, Any]] = [{} for _ in range(workers)]
     turns = random.Random(7)
     states: dict[str, State] = {task.name: State() for task in spec.tasks}
@@ -70,7 +72,7 @@ def spec_of(tmp_path: Path, rows: int = 400, **changes: Any) -> RunSpec:
 
 @pytest.fixture(autouse=True)
 def _frequent_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every third step, so that few tuples show what a long run does."""
+    """Takes a snapshot every third step, so that few tuples show what a long run does."""
     monkeypatch.setattr(manifest, "LEAST_WEIGHT", 2 * manifest.STEP_WEIGHT)
 
 
@@ -121,8 +123,8 @@ def test_an_error_of_the_input_leaves_as_a_row_and_the_state_as_it_was(tmp_path:
 
 
 def test_the_state_does_not_grow_with_the_stream(tmp_path: Path) -> None:
-    """Windows of up to 5 s (and of 100 rows, some 8 s), a stream of some 80 s: after the first windows, what is stored
-    levels off."""
+    """Windows last up to 5 s (or 100 rows, about 8 s), the stream about 80 s: after the first windows the stored size
+    is level."""
     spec = spec_of(tmp_path, rows=1100, batch_rows=40, inline_bytes=1 << 30)
     sizes: list[int] = []
     states = {task.name: State() for task in spec.tasks}
@@ -142,8 +144,7 @@ def test_state_of_another_format_is_refused() -> None:
 
 
 def test_a_replay_of_changed_input_is_an_error_with_the_file_and_the_range(tmp_path: Path) -> None:
-    """The worker is gone, so its state is made again of the input; which was rotated meanwhile, and is as long as
-    before."""
+    """The worker is gone, so its state is rebuilt from the input. The file was rotated, but is as long as before."""
     spec, state = spec_of(tmp_path), State()
     rows = [next(row for row in found if row[0] == "task0") for found in batches(spec)[:2]]
     for n, row in enumerate(rows):
@@ -170,7 +171,7 @@ def test_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:
     assert held.load_snapshot(tmp_path) == b"x" * 100
     (path,) = tmp_path.iterdir()
     path.write_bytes(b"x" * 99 + b"y")
-    with pytest.raises(DamagedFile, match=rf"{path.name}.*not the snapshot.*new --checkpoint"):
+    with pytest.raises(DamagedFile, match=rf"{path.name}.*do not match the checksum.*new --checkpoint"):
         held.load_snapshot(tmp_path)
     path.unlink()
     with pytest.raises(DamagedFile, match=rf"{path.name}.*missing"):

@@ -1,4 +1,4 @@
-"""Large results as files: an output that adopts them holds what it would hold had it been given the tables."""
+"""Large results as files: an output that adopts them holds the same as one that was given the tables."""
 
 from __future__ import annotations
 

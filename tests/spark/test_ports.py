@@ -1,4 +1,4 @@
-"""Which ports a run opens: on loopback only, and each asks for a secret."""
+"""A run opens ports on loopback only, and each requires a secret."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kigen.spark.session.start import SECRET_FILE, SparkUnavailable, _cluster_se
 
 
 def listening(pid: int) -> list[tuple[str, int]]:
-    """Address (hexadecimal, as the kernel writes it) and port of every socket on which a process listens."""
+    """Returns address (hexadecimal, as the kernel writes it) and port of every socket on which a process listens."""
     inodes = set()
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -55,7 +55,7 @@ def test_every_port_is_on_loopback_and_asks_for_a_secret(engine: Engine) -> None
 
 
 def test_the_callback_port_is_this_users(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark's own callbacks pass (every other test has them); a connection of another user is closed, unread."""
+    """Spark's own callbacks pass (every other test uses them). A connection of another user is closed unread."""
     gateway = engine.spark.sparkContext._gateway
     ensure_callback_server_started(gateway)
     monkeypatch.setattr("kigen.spark.session.callback_port.owner_of", lambda *_: 12345)

@@ -1,5 +1,4 @@
-"""Random apps through Spark, from csv files to csv files: 40 seeds, packed into a few apps, one session, both
-methods."""
+"""Random apps through Spark, from csv files to csv files: 40 seeds in a few apps, in one session, with both methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live streams under a policy, without Spark: cursors, ticks, shedding, restarts; the clock is the test's own."""
+"""Live streams under a policy without Spark, on a virtual clock: cursors, ticks, shedding, restarts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def app_of(queries: str, shed: str = "") -> App:
 
 
 class Play:
-    """A run on a clock of one's own: batches one after the other, each lasting as long as the test says."""
+    """A run on a virtual clock: one batch after the other, each as long as the test says."""
 
     def __init__(
         self, queries: str, times: dict[str, list[int]], policy: str = "all", shed: str = "", **settings: Any
@@ -94,7 +94,7 @@ class Play:
 
 
 def shape(batch: dict[str, dict[str, Any]]) -> dict[str, list[tuple[str, int, int, int | None]]]:
-    """Of each task: (stream, from, to, progress)."""
+    """Returns (stream, from, to, progress) per task."""
     return {
         task: [(r["stream"], r["start"]["index"], r["end"]["index"], r["progress_us"]) for r in mine["ranges"]]
         for task, mine in batch.items()
@@ -225,8 +225,7 @@ def test_shed_tuples_are_not_the_policys() -> None:
 
 
 def test_random_runs_take_every_tuple_once_in_order() -> None:
-    """Against the obvious: whatever the policy, the pieces of a task follow each other without a gap but what was
-    shed."""
+    """Whatever the policy, the ranges of a task follow each other without gaps, except for what was shed."""
     for seed in range(40):
         rng = np.random.default_rng(seed)
         times = {s: np.sort(rng.integers(0, 4 * SECOND, rng.integers(0, 300))).tolist() for s in "ab"}

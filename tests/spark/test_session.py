@@ -1,4 +1,4 @@
-"""What happens before Spark is there: the home it starts from, and no Java at all."""
+"""The start of Spark: the home that it starts from, and machines without Java."""
 
 from __future__ import annotations
 

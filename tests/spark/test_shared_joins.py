@@ -1,5 +1,4 @@
-"""A family of joins on Spark, tiny: shared or separate, the rows are those of the kernel alone, state and snapshots in
-between."""
+"""A tiny family of joins on Spark, with state and snapshots: shared or separate, they give the kernel's rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sink without Spark: batches written once, whatever is replayed or cut short; snapshots collected."""
+"""The sink without Spark: it writes each batch once, whatever is replayed or cut short, and removes old snapshots."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUERY = Query("q", Window(Scan("s", SCHEMA), WindowKind.ROWS, 3))
 
 
 class Frame:
-    """As much of a DataFrame as the sink uses."""
+    """The part of a DataFrame that the sink uses."""
 
     def __init__(self, rows: list[tuple[Any, ...]]) -> None:
         self._rows = rows

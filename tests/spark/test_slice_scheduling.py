@@ -1,5 +1,4 @@
-"""Policies over slices as admission, without Spark: cursors of slices, buffers, restarts, and the worker's lines; the
-clock is the test's own.
+"""Policies over slices in admission, without Spark, on a virtual clock: cursors, buffers, restarts, lines of workers.
 
     offset:  task0          slice 1 of a: 12, of b: 9
              task0 slice 2             8         7        never ahead of slice 1
@@ -59,8 +58,7 @@ def app_text(buffer: str = "", rate: int = 20, seconds: int = 20, keys: int = 4)
 
 
 class Play:
-    """A run on a clock of one's own, workers included: each batch takes `tuple_us` for a whole tuple, and some for
-    itself."""
+    """A run on a virtual clock, with workers: each batch takes `tuple_us` per whole tuple, plus a fixed time."""
 
     def __init__(self, tmp_path: Path, text: str, policy: str = "mqt", seed: int = 0, **settings: Any) -> None:
         self.rng = np.random.default_rng(seed)
@@ -138,7 +136,7 @@ class Play:
 
 
 def alone(play: Play, name: str, absent: dict[str, set[int]] | None = None) -> Counter[str]:
-    """The query's lines over all of its streams at once, but for the tuples of these numbers."""
+    """Returns the query's lines over its whole streams, without the tuples at these offsets."""
     app = play.spec.app
     tables = {}
     for stream, source in play.sources.items():
@@ -163,8 +161,7 @@ def _frequent_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("policy", "seed"), [("mqt", 0), ("mqt", 1), ("mandf", 2), ("admandf", 3)])
 def test_every_query_gets_the_lines_it_would_get_alone(tmp_path: Path, policy: str, seed: int) -> None:
-    """Overloaded (a whole tuple takes 40 ms, 40 come a second), nothing dropped, restarted and made again: all lines
-    come in the end."""
+    """Under overload (40 ms per tuple, 40 per second), with restarts and replays and without drops, all lines come."""
     play = Play(tmp_path, app_text(seconds=6), policy, seed)
     assert len(play.spec.slices["task0"].queries) == 4
     play.to_the_end(40_000.0, restarts=0.1)
@@ -194,7 +191,7 @@ def test_slices_after_the_first_never_lead_and_time_is_told_in_order(tmp_path: P
 
 
 def evictions(play: Play, got: dict[str, Any], gone: list[dict[str, set[int]]]) -> None:
-    """Numbers of the tuples that each slice passes over."""
+    """Returns the offsets of the tuples that each slice skips."""
     for place, mine in enumerate([got, *got.get("slices", ())]):
         for stream, (first, end) in mine["shed"].items():
             gone[place].setdefault(stream, set()).update(range(first, end))
@@ -202,8 +199,7 @@ def evictions(play: Play, got: dict[str, Any], gone: list[dict[str, set[int]]]) 
 
 @pytest.mark.parametrize(("policy", "seed"), [("mqt", 0), ("mqt", 1), ("admandf", 2)])
 def test_a_buffer_drops_for_the_queries_whose_slices_had_not_run(tmp_path: Path, policy: str, seed: int) -> None:
-    """What is dropped for a query is absent from its windows, for that query alone: its lines are those over the
-    rest."""
+    """What is dropped for a query is absent from the windows of that query alone: its lines are those of the rest."""
     play = Play(tmp_path, app_text("BUFFER 30", seconds=6), policy, seed)
     gone: list[dict[str, set[int]]] = [{} for _ in WINDOWS]
     now = 0
@@ -272,7 +268,7 @@ def test_which_tasks_run_slice_by_slice(change: tuple[str, str], sliced: bool, t
 
 
 def test_a_checkpoint_of_slices_is_not_one_of_whole_tasks(tmp_path: Path) -> None:
-    """The state differs: another policy of the same kind goes on from it, the others say what to do."""
+    """Another policy of the same kind continues from the state. Other kinds are refused with advice."""
     file, checkpoint = tmp_path / "app.cql", str(tmp_path / "checkpoint")
     file.write_text(app_text(), encoding="utf-8")
     engine = Engine()

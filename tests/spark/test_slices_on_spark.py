@@ -1,5 +1,4 @@
-"""Policies over slices on a real Spark: the lines are those of a drain; a small BUFFER costs large windows more than
-small ones."""
+"""Policies over slices on a real Spark: the lines are those of a drain, and a small BUFFER costs large windows most."""
 
 from __future__ import annotations
 
@@ -34,14 +33,14 @@ def app_text(buffer: str = "", dear_us: int = 0, rate: int = 40, seconds: int = 
 
 
 def pairs(path: Path) -> Counter[tuple[int, int]]:
-    """Live streams begin when the run does, so times differ from run to run; the pairs do not."""
+    """Returns the pairs without times: live streams begin with the run, so times differ between runs."""
     with path.open(encoding="utf-8") as file:
         return Counter((int(row["x"]), int(row["y"])) for row in csv.DictReader(file))
 
 
 @pytest.mark.timeout(300)
 def test_slices_give_what_a_drain_gives(engine: Engine, tmp_path: Path) -> None:
-    """20 ms a tuple, 80 tuples a second: slices fall behind one another, and nothing is lost."""
+    """With 20 ms per tuple and 80 tuples per second, slices fall behind one another, and nothing is lost."""
     app = tmp_path / "app.cql"
     app.write_text(app_text(dear_us=5_000), encoding="utf-8")
     live = engine.run(app, drain=False, policy="mqt", output=str(tmp_path / "live"), keep_results=False)
@@ -58,8 +57,8 @@ def test_slices_give_what_a_drain_gives(engine: Engine, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_small_windows_lose_less(engine: Engine, tmp_path: Path) -> None:
-    """20 ms a tuple, 80 tuples a second, for so long that even a busy machine gets to many batches: what waits is
-    several batches' work."""
+    """20 ms per tuple and 80 tuples per second, long enough for many batches even on a busy machine: several batches
+    of work wait."""
     app = tmp_path / "app.cql"
     app.write_text(app_text("BUFFER 200", 5_000, seconds=20), encoding="utf-8")
     result = engine.run(app, drain=False, policy="mqt", output=str(tmp_path), keep_results=False)

@@ -1,5 +1,4 @@
-"""A machine so busy that Spark's Python worker is not there in time: the query is started again, as long as it has done
-nothing."""
+"""A busy machine where Spark's Python worker is too slow to start: a query that has done nothing is started again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Torn files of a checkpoint as users meet them: exit code 1, the file's name and what to do; no stack trace."""
+"""Torn files in a checkpoint: the command ends with exit code 1, names the file and says what to do."""
 
 from __future__ import annotations
 

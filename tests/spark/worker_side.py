@@ -1,5 +1,4 @@
-"""What tests put in Spark's place: the state of a group, and a decision that goes through JSON as Spark's offsets
-do."""
+"""Stand-ins for Spark in tests: the state of a group, and a decision that goes through JSON like Spark's offsets."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from kigen.spark.scratch import Committed
 
 
 class State:
-    """As much of Spark's GroupState as the operator uses."""
+    """The part of Spark's GroupState that the operator uses."""
 
     value: tuple[Any, ...] | None = None
 
@@ -31,7 +30,7 @@ class State:
 
 
 def decided(scheduling: Scheduling, offset: Offset, now_us: int, committed: Committed, closing: bool) -> Offset:
-    """The offset after `offset`."""
+    """Returns the offset after `offset`."""
     queues = copy.deepcopy(offset.queues)
     scheduling.completed(offset.seq, now_us, committed)
     taken = scheduling.next(offset.seq + 1, now_us, queues, committed, closing)

@@ -1,2 +1,4 @@
-"""Kigen on Spark. Nothing is re-exported: every process of a run imports only the modules it needs, which is most of
-its start."""
+"""Kigen on Spark.
+
+Nothing is re-exported. Imports are most of the start time of a process, so each imports only the modules it needs.
+"""

@@ -1,5 +1,7 @@
-"""The streaming query of a run: source, stateful operator, sink, put together. Many queries of one app are this one
-streaming query."""
+"""Builds and runs the streaming query of a run: source, stateful operator and sink.
+
+All queries of an app run in this one streaming query.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from kigen.spark.admission.source import FORMAT_NAME, KigenSource
 from kigen.spark.operator import group_step, manifest, result_rows
@@ -23,19 +25,19 @@ from kigen.spark.sink.batch_sink import BatchSink
 from kigen.spark.spec import RunSpec
 from kigen.spark.watch import worker_deaths
 
-_WORKER_TOO_SLOW = (
-    "Python worker failed to connect back"  # within ten seconds, which cannot be set; a busy machine may need longer
-)
+# Spark's error if a Python worker does not start within ten seconds. The time cannot be set, and a busy machine may
+# need longer.
+_WORKER_TOO_SLOW = "Python worker failed to connect back"
 _TRIES = 4
 _LOST_CONNECTION = (Py4JNetworkError, ConnectionError, EOFError)
 
 
 class Pipeline:
-    """A running streaming query."""
+    """A running streaming query. It is started again if a Python worker was too slow to start."""
 
     def __init__(self, spark: SparkSession, spec: RunSpec, sink: BatchSink) -> None:
         self._start = functools.partial(_start, own_settings(spark), spec, sink, encode_encoders(sink.encoders()))
-        self.lost = False  # Spark's Java process does not answer
+        self.lost = False  # whether Spark's Java process has stopped to answer
         self._query = self._start()
         self._tries = 1
 
@@ -53,20 +55,20 @@ class Pipeline:
         return False
 
     def stop(self) -> None:
-        """End now: a batch that is not committed is abandoned, and made again by the next run on the checkpoint."""
+        """Stops the query now. The next run on the checkpoint repeats a batch that is not committed."""
         self._ask_spark(self._query.stop)
 
     def progress(self) -> list[dict[str, Any]]:
-        """Of the last few batches, as Spark tells it."""
+        """Returns Spark's progress reports of the last few batches."""
         return [json.loads(batch.json) for batch in self._query.recentProgress]
 
     def failure(self) -> str | None:
-        """What Spark says ended the query, in its own words."""
+        """Returns the error with which Spark ended the query, or None."""
         error = self._ask_spark(self._query.exception)
         return "its Java process does not answer" if self.lost else None if error is None else str(error)
 
     def _ask_spark(self, ask: Callable[[], Any]) -> Any:
-        """Spark's answer; None, and `lost`, if its Java process does not answer any more."""
+        """Calls Spark. Returns None and sets `lost` if its Java process does not answer any more."""
         if self.lost:
             return None
         try:
@@ -79,13 +81,12 @@ class Pipeline:
 
 
 def is_process_death(error: Exception) -> bool:
-    """Whether a process of Spark's ended that nobody had asked to end."""
+    """Checks whether an error means that a process of Spark died."""
     return isinstance(error, _LOST_CONNECTION) or worker_deaths.is_worker_death(str(error))
 
 
 def warm_up(spark: SparkSession, spec: RunSpec) -> None:
-    """Run one batch of nothing: the first batch of a Spark costs seconds, which no tuple should wait for that has a
-    deadline."""
+    """Runs an empty batch: the first batch takes seconds, and no tuple with a deadline should wait for it."""
     for tried in range(1, _TRIES + 1):
         checkpoint = str(Path(spec.scratch) / f"warm-up-{tried}")
         cold = dataclasses.replace(spec, run_id=f"{spec.run_id}-warm-up-{tried}", checkpoint=checkpoint, warm_up=True)
@@ -108,7 +109,7 @@ def _start(
         spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
         frame = spark.readStream.format(FORMAT_NAME).option("spec", text).load()
         if partitions == 1:
-            frame = frame.coalesce(1)  # one partition satisfies every distribution: no shuffle, one stage less
+            frame = frame.coalesce(1)  # one partition needs no shuffle, which saves a stage
         step = functools.partial(group_step.run_group, spec_text=text, encoders_text=encoders)
         results = frame.groupBy("task", "bucket").applyInPandasWithState(
             step, result_rows.SCHEMA, manifest.STATE_SCHEMA, "append", "NoTimeout"
@@ -121,5 +122,5 @@ def _start(
 
 
 def _partitions(spark: SparkSession, spec: RunSpec) -> int:
-    """One a core at most: every partition is another Python stage in every batch."""
+    """Returns the number of partitions: at most one per core and per task, since each adds work to every batch."""
     return max(1, min(len(spec.tasks), spec.partitions or int(spark.sparkContext.defaultParallelism)))

@@ -1,6 +1,6 @@
-"""What the reader's process and the command's process tell each other through files on the driver's machine.
+"""Files through which the reader's process and the command's process communicate, on the driver's machine.
 
-Invariant: each file is replaced by a rename, never written in place; losing them loses nothing but time.
+Invariant: each file is replaced by a rename, never written in place. Losing a file costs only time.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from kigen.durable import replace
 
 @dataclass(frozen=True)
 class Committed:
-    """What the sink says of the last batch."""
+    """What the sink reports about the last batch. The names of the fields are keys of the JSON file."""
 
     seq: int = -1
     at_us: int = 0
-    next_events_us: dict[str, int | None] = field(
-        default_factory=dict
-    )  # of each task: when time itself will change a result
+    # task -> when the passing of time will change a result
+    next_events_us: dict[str, int | None] = field(default_factory=dict)
 
 
 class Scratch:
+    """The scratch directory of a run."""
+
     def __init__(self, directory: str) -> None:
         self._committed = Path(directory) / "committed"
         self._policy = Path(directory) / "policy"
         self._error = Path(directory) / "error"
         self._closing = Path(directory) / "closing"
-        self._seen = (-1, Committed())  # the file's time, what it says
+        self._seen = (-1, Committed())  # modification time of the file, its content
 
     def set_committed(self, committed: Committed) -> None:
-        """The sink tells the reader which batch is durable since when, and when time itself will next change a
-        result."""
+        """Reports from the sink to the reader which batch is durable, and when time will next change a result."""
         replace(self._committed, json.dumps(dataclasses.asdict(committed)).encode())
 
     def committed(self) -> Committed:
@@ -51,7 +51,7 @@ class Scratch:
         return self._seen[1]
 
     def set_policy_report(self, report: dict[str, Any]) -> None:
-        """The reader tells the command what the policy has learnt and what waits."""
+        """Reports from the reader to the command what the policy has learnt and what waits."""
         replace(self._policy, json.dumps(report).encode())
 
     def policy_report(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class Scratch:
         return report
 
     def close_streams(self) -> None:
-        """The command tells the reader that the run's time is over."""
+        """Makes the reader end the live streams: the run's time is over."""
         self._closing.touch()
 
     @property
@@ -71,7 +71,7 @@ class Scratch:
 
     @contextmanager
     def recording_errors(self) -> Iterator[None]:
-        """Spark would wrap the error in two stack traces: keep it as it is for the command."""
+        """Saves an error for the command. Spark would wrap it in two stack traces."""
         try:
             yield
         except Exception as error:

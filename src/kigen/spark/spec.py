@@ -1,7 +1,6 @@
-"""What every process of a run must know: the reader on the driver, the workers, the sink. Travels as text through
-Spark's options.
+"""Defines RunSpec: what every process of a run must know, on the driver and in workers. Spark's options carry it.
 
-Invariant: nothing in it changes while the run lasts; what of it outlives a restart is in the checkpoint
+Invariant: it does not change during a run. The parts that outlive a restart are in the checkpoint
 (kigen.engine.checkpoint).
 """
 
@@ -26,32 +25,32 @@ from kigen.spark.operator.buckets import bucket_of
 from kigen.spark.watch.memory import limit_bytes
 
 BATCH_ROWS = 500_000
-TUPLE_BYTES = 200  # of input, roughly: a few columns and a text
+TUPLE_BYTES = 200  # rough size of an input tuple: a few columns and a text
 SLICED_RUNTIME = "kigen.lifetimes.joins.sliced_runtime:SlicedRuntime"
-INLINE_BYTES = 64 << 10  # a kernel snapshot up to this size lies in the state itself, a larger one in a file
+INLINE_BYTES = 64 << 10  # kernel snapshots up to this size are part of the state, larger ones are files
 
 
 @dataclass(frozen=True)
 class RunSpec:
+    """Specification of a run."""
+
     app: App
-    run_id: str  # new at every start: a worker's cached state is of one run only
+    run_id: str  # new at every start: the cached state of a worker belongs to one run
     checkpoint: str
-    scratch: str  # a directory on the driver's machine, for the reader and the sink to talk; lost at the end
+    scratch: str  # directory on the driver's machine for communication of processes; removed at the end
     draining: bool = True
     lifetime: str = "dt"
     policy: str = DEFAULT_POLICY
     settings: PolicySettings = field(default_factory=PolicySettings)
     batch_rows: int = BATCH_ROWS
-    partitions: int | None = None  # None: one a core, as far as there are tasks
+    partitions: int | None = None  # None: one per core, but not more than tasks
     inline_bytes: int = INLINE_BYTES
-    memory: str = DEFAULT_MEMORY  # of all workers on a machine: a size, or a share of that machine
-    links: Access | None = (
-        None  # how streams from other nodes are read; with it, time is told to others at least so often:
-    )
-    tick_us: int = 250_000
-    syncs: bool = True  # what is committed outlives a power cut, not only a kill
-    warm_up: bool = False  # one batch without input, for nothing but to have everything started
-    runtime: str = "kigen.lifetimes:TaskRuntime"  # module:class, so that tests can put another in its place
+    memory: str = DEFAULT_MEMORY  # limit of all workers on a machine: a size, or a share of its memory
+    links: Access | None = None  # how streams from other nodes are read
+    tick_us: int = 250_000  # with `links`: how often watermarks are sent to other nodes at least
+    syncs: bool = True  # whether committed batches outlive a power cut, not only a kill
+    warm_up: bool = False  # run one batch without input, so that everything is started
+    runtime: str = "kigen.lifetimes:TaskRuntime"  # module:class, so that tests can replace it
 
     def encode(self) -> str:
         return base64.b64encode(pickle.dumps(self)).decode()
@@ -64,12 +63,12 @@ class RunSpec:
 
     @property
     def largest_rows(self) -> int:
-        """How far batches of logs may grow; a size smaller than ours was set on purpose, and stays."""
+        """Returns how many rows a batch of logs may have. A `batch_rows` below the default does not grow."""
         return min(self.batch_rows * (8 if self.batch_rows >= BATCH_ROWS else 1), rows_within(self.memory))
 
     @property
     def shortest_us(self) -> int | None:
-        """The shortest deadline that is to be kept: a drain has none, it is to be over soon."""
+        """Returns the shortest deadline of all queries. A drain has none: it should only finish soon."""
         return (
             None
             if self.draining
@@ -82,15 +81,17 @@ class RunSpec:
 
     @cached_property
     def slices(self) -> dict[str, JoinSlices]:
-        """Of the tasks whose slices run apart."""
+        """Returns the slices of the tasks whose slices run separately."""
         return sliced_tasks(self.app, self.policy, self.draining)
 
     def bucket(self, task: str) -> int:
         return bucket_of(task, next(i for i, t in enumerate(self.tasks) if t.name == task))
 
     def source(self, stream: str, started_us: int) -> Source:
-        """`started_us` is when the first run on the checkpoint began, as its offsets say: live sources count from
-        it."""
+        """Opens the source of a stream.
+
+        `started_us` is when the first run on the checkpoint began, as its offsets record. Live sources count from it.
+        """
         declared = self.app.stream(stream)
         if declared.source.name == LINK:
             assert self.links is not None, "a stream from another node needs its node's server"
@@ -98,7 +99,7 @@ class RunSpec:
         return open_source(self.app.stream(stream), self.app.directory, self.draining, started_us)
 
     def sources(self, started_us: int) -> dict[str, Source]:
-        """Of the streams that queries read; the others are not opened."""
+        """Opens the sources of the streams that queries read, but no others."""
         used = {stream for query in self.app.queries for stream in query.streams}
         return {stream.name: self.source(stream.name, started_us) for stream in self.app.streams if stream.name in used}
 
@@ -109,12 +110,12 @@ class RunSpec:
 
 
 def rows_within(memory: str) -> int:
-    """Tuples of a batch, so that its input takes about an eighth of the limit."""
+    """Returns how many tuples a batch may have, so that its input takes about an eighth of the memory limit."""
     return limit_bytes(memory) // (8 * TUPLE_BYTES)
 
 
 def sliced_tasks(app: App, policy: str, draining: bool) -> dict[str, JoinSlices]:
-    """Tasks whose shared join runs slice by slice: under a policy over slices, where plan and streams allow it."""
+    """Returns the tasks whose shared join runs slice by slice: under a policy over slices, where the plan allows it."""
     if policy not in ADMITTED_NAMES or draining:
         return {}
     return {task.name: join_slices(task)[0] for task in extract_tasks(app) if why_together(task, app) is None}

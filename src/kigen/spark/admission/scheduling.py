@@ -1,9 +1,8 @@
-"""The policy at work: what has arrived goes to it, what it decides becomes cursors and ranges, and it hears how long
-batches took.
+"""Drives the policy: reports arrivals to it, turns its decisions into cursors and ranges, and reports batch durations.
 
-Lives in the reader's process on the driver, which owns queues, policy and cost model. Cursors are in the offset, so a
-restart finds the queues again; what the cost model has learnt is written beside the checkpoint; the policy's own memory
-(k, SDMR) begins anew. Invariant: a decision is carried out wholly in one offset; what is shed while nothing is admitted
+It runs in the reader's process on the driver, which owns queues, policy and cost model. The cursors are part of Spark's
+offset, so a restart finds the queues again. The learnt costs are saved in the checkpoint. The policy's own memory (k,
+SDMR) starts anew. Invariant: one offset carries out the whole of a decision. What is shed while nothing is admitted
 waits for the next batch.
 """
 
@@ -26,21 +25,23 @@ from kigen.spark.admission.live_queues import Admit, Cursors, StreamArrivals, Ta
 from kigen.spark.admission.shedding import Shedding
 from kigen.spark.scratch import Committed
 
-FEED_US = 2_000  # arrivals go to the policy in slots of this length
+FEED_US = 2_000  # arrivals are reported to the policy in slots of this length
 FIXED_US = 150_000.0  # first guess of a micro-batch's fixed cost
-TUPLE_US = 2.0  # and of a tuple's, beside its COST
-_FORGOTTEN = 4096  # tuples: taken ones are dropped when so many lie there
-_SAVE_EVERY = 50  # batches: the costs learnt
+TUPLE_US = 2.0  # first guess of the cost per tuple, without its COST
+_KEPT_TUPLES = 4096  # memory of admitted tuples is freed when there are more
+_SAVE_EVERY = 50  # batches after which the learnt costs are saved
 
 
 def scheduled(task: Task) -> ScheduledTask:
-    """Tasks are extracted so that FIRM is of all of a task's queries, with one deadline, or of none."""
+    """Describes a task to the policy. Either all queries of a task are FIRM, with one deadline, or none is."""
     firm = all(query.firm for query in task.queries)
     cost_us = TUPLE_US + sum(query.cost_us or 0 for query in task.queries)
     return ScheduledTask(task.name, None if task.deadline_us is None else float(task.deadline_us), firm, cost_us)
 
 
 class Scheduling:
+    """Applies a policy to the live queues of a run."""
+
     def __init__(
         self,
         app: App,
@@ -57,7 +58,7 @@ class Scheduling:
         self._start(app, *policy, queues)
         self._costs_file, self._at_most = costs, at_most
         self._tick_us = tick_us
-        self._tells = {task.name for task in self._tasks if any(query.sent for query in task.queries)}
+        self._sends = {task.name for task in self._tasks if any(query.sent for query in task.queries)}
         if costs is not None and costs.exists():
             self._cost_model.restore(json.loads(costs.read_bytes()))
         self._readers = {s: [i for i, t in enumerate(self._tasks) if s in queues[t.name]] for s in sources}
@@ -66,12 +67,11 @@ class Scheduling:
             shedding = None if app.stream(stream).shed is None else Shedding(app.stream(stream), source)
             self._arrivals[stream] = StreamArrivals(stream, source, shedding, self._earliest(stream, queues))
         self._fed: set[str] = set()
-        self._shed = [0] * len(self._tasks)  # let go, and not in an offset yet
+        self._shed = [0] * len(self._tasks)  # tuples that the policy shed, not in an offset yet
         self._buffers = [{s: n for s in queues[t.name] if (n := app.stream(s).buffer) is not None} for t in self._tasks]
-        self._evicted: list[dict[str, int]] = [{} for _ in self._tasks]  # no room for them, and not in an offset yet
-        self._running: tuple[int, int, list[tuple[int, int]], list[Times]] | None = (
-            None  # seq, admitted at, grants, arrivals
-        )
+        self._evicted: list[dict[str, int]] = [{} for _ in self._tasks]  # no room in BUFFER, not in an offset yet
+        # The batch that runs: seq, when it was admitted, (task, tuples) per grant, arrival times per grant.
+        self._running: tuple[int, int, list[tuple[int, int]], list[Times]] | None = None
         self._closed_at_us: int | None = None
         self._batches = 0
 
@@ -80,24 +80,24 @@ class Scheduling:
 
     @property
     def _cost_model(self) -> Any:
-        return getattr(self.policy, "costs")  # noqa: B009 - every policy of ours has one
+        return getattr(self.policy, "costs")  # noqa: B009 - every policy has one
 
     # --- events ----------------------------------------------------------------------------------------------------
 
     def arrived(self, now_us: int, queues: dict[str, Cursors]) -> None:
-        """Tell the policy what has arrived since it was last told."""
+        """Reports to the policy what has arrived since the last call."""
         tasks: list[int] = []
         parts: list[Times] = []
         for stream, arrivals in self._arrivals.items():
             if arrivals.known > self._at_most and self._earliest(stream, queues) + self._at_most < arrivals.known:
-                continue  # enough waits
-            numbers, at_us = arrivals.poll(now_us, self._at_most)
-            if not len(numbers):
+                continue  # enough tuples wait
+            offsets, at_us = arrivals.poll(now_us, self._at_most)
+            if not len(offsets):
                 continue
             for index in self._readers[stream]:
                 mine = at_us
-                if stream not in self._fed:  # after a restart, tasks stand at different places
-                    mine = at_us[numbers >= queues[self._tasks[index].name][stream]["index"]]
+                if stream not in self._fed:  # after a restart, tasks have different cursors
+                    mine = at_us[offsets >= queues[self._tasks[index].name][stream]["index"]]
                 tasks.append(index)
                 parts.append(mine)
             self._fed.add(stream)
@@ -105,14 +105,14 @@ class Scheduling:
             self._feed(np.repeat(tasks, [len(part) for part in parts]), np.concatenate(parts))
 
     def _feed(self, tasks: Times, at_us: Times) -> None:
-        """In slots, all tasks at once: the key of a slot is (slot, task)."""
+        """Reports arrivals in slots, for all tasks in one call. The key of a slot is (slot, task)."""
         size = len(self._tasks)
         keys, counts = np.unique(at_us // FEED_US * size + tasks, return_counts=True)
         slots, owners = np.divmod(keys, size)
         self.policy.arrived_many(owners, counts.astype(np.int64), (slots * FEED_US).astype(np.float64))
 
     def completed(self, seq: int, now_us: int, committed: Committed) -> None:
-        """The batch `seq` is behind us: Spark asks for the next one."""
+        """Learns from batch `seq`, which is complete: Spark asks for the next one."""
         if self._running is None or self._running[0] != seq:
             return
         _, admitted_us, grants, arrivals = self._running
@@ -140,14 +140,14 @@ class Scheduling:
     def next(
         self, seq: int, now_us: int, queues: dict[str, Cursors], committed: Committed, closing: bool
     ) -> dict[str, TaskInput]:
-        """What goes into the batch `seq`, task by task; the cursors in `queues` are moved. Nothing: no batch is due."""
+        """Decides the input of each task in batch `seq` and moves the cursors in `queues`. Empty: no batch is due."""
         if closing and self._closed_at_us is None:
             self._closed_at_us = now_us
         self.arrived(now_us if self._closed_at_us is None else self._closed_at_us, queues)
         self._evict(queues)
         grants = self._decide(now_us)
         ended = {name for name, arrivals in self._arrivals.items() if arrivals.ended(arrivals.known)}
-        due = self._together(
+        due = self._with_dependents(
             [i for i in range(len(self._tasks)) if i in grants or self._is_due(i, queues, committed, ended)]
         )
         taken: dict[str, TaskInput] = {}
@@ -156,15 +156,15 @@ class Scheduling:
             name = self._tasks[index].name
             queue = TaskQueue(queues[name], self._arrivals)
             shed, admit = self._shed[index], grants.get(index, 0)
-            last = closing and len(queue) == self._gone(index) + _count(admit)
-            taken[name] = self._told(queue.take(shed, admit, last, self._evicted[index]), queue)
+            last = closing and len(queue) == self._removed(index) + _count(admit)
+            taken[name] = self._with_time(queue.take(shed, admit, last, self._evicted[index]), queue)
             self._shed[index], self._evicted[index] = 0, {}
             if index in grants:
                 times.append(taken[name].arrivals if len(queues[name]) == 1 else np.sort(taken[name].arrivals))
         if taken:
             self._running = seq, now_us, [(i, _count(grants[i])) for i in due if i in grants], times
             for stream, arrivals in self._arrivals.items():
-                if len(arrivals.numbers) > _FORGOTTEN:
+                if len(arrivals.offsets) > _KEPT_TUPLES:
                     arrivals.forget_before(self._earliest(stream, queues))
         return taken
 
@@ -174,63 +174,64 @@ class Scheduling:
             self._shed[index] += count
         return dict(decision.admit)
 
-    def _together(self, due: list[int]) -> list[int]:
-        """Those that must be in a batch if these are."""
+    def _with_dependents(self, due: list[int]) -> list[int]:
+        """Adds the tasks that must be in a batch if these are."""
         return due
 
-    def _told(self, taken: TaskInput, queue: TaskQueue) -> TaskInput:
-        """With what else the task has to know."""
+    def _with_time(self, taken: TaskInput, queue: TaskQueue) -> TaskInput:
+        """Adds the time up to which a task may advance, where its input does not say it."""
         return taken
 
     def _evict(self, queues: dict[str, Cursors]) -> None:
-        """What a stream's BUFFER has no room for goes, the oldest first, of each task that reads the stream. `may_drop`
-        False (a drain): there is nothing live to bound."""
+        """Drops the oldest tuples that a stream's BUFFER has no room for, separately for each task that reads it.
+
+        In a drain (`may_drop` False) there are no live tuples to bound.
+        """
         for index, buffers in enumerate(self._buffers):
             if not buffers:
                 continue
             queue, gone = TaskQueue(queues[self._tasks[index].name], self._arrivals), self._evicted[index]
             for stream, room in buffers.items():
-                beyond = min(queue.waiting(stream) - gone.get(stream, 0) - room, len(queue) - self._gone(index))
+                beyond = min(queue.waiting(stream) - gone.get(stream, 0) - room, len(queue) - self._removed(index))
                 if beyond > 0:
                     gone[stream] = gone.get(stream, 0) + beyond
                     self.policy.evict(index, beyond)
 
-    def _gone(self, index: int) -> int:
+    def _removed(self, index: int) -> int:
         return self._shed[index] + sum(self._evicted[index].values())
 
     def _earliest(self, stream: str, queues: dict[str, Cursors]) -> int:
         return min((queues[self._tasks[i].name][stream]["index"] for i in self._readers[stream]), default=0)
 
     def _is_due(self, index: int, queues: dict[str, Cursors], committed: Committed, ended: set[str]) -> bool:
-        """A task that gets no tuples runs all the same when a known death has passed, or when its streams have
-        ended."""
+        """Checks whether a task must run without tuples: a known death has passed, or its streams have ended."""
         name = self._tasks[index].name
         event_us, ending = (
             committed.next_events_us.get(task_of(name)),
             self._closed_at_us is not None or not ended.isdisjoint(queues[name]),
         )
-        tells = self._tick_us is not None and name in self._tells
-        marked = any(self._arrivals[stream].source.marked for stream in queues[name])
-        if event_us is None and not ending and not tells and not marked:
+        sends = self._tick_us is not None and name in self._sends
+        has_watermark_rows = any(self._arrivals[stream].source.has_watermark_rows for stream in queues[name])
+        if event_us is None and not ending and not sends and not has_watermark_rows:
             return False
         queue = TaskQueue(queues[name], self._arrivals)
         if queue.over:
             return False
-        if ending and len(queue) == self._gone(index) and (self._closed_at_us is not None or queue.at_end()):
+        if ending and len(queue) == self._removed(index) and (self._closed_at_us is not None or queue.at_end()):
             return True
-        if marked and queue.passed > _FORGOTTEN:
+        if has_watermark_rows and queue.passed > _KEPT_TUPLES:
             return True
-        if event_us is None and not tells:
+        if event_us is None and not sends:
             return False
         reaches, reached = queue.reaches_us(self._lateness_us), queue.reached_us(self._lateness_us)
-        if tells and reaches is not None and (reached is None or reaches - reached >= (self._tick_us or 0)):
-            return True  # others wait for this task's time
+        if sends and reaches is not None and (reached is None or reaches - reached >= (self._tick_us or 0)):
+            return True  # other nodes wait for this task's watermark
         if event_us is None:
             return False
         return reaches is not None and reaches >= event_us and (reached is None or reached < event_us)
 
     def report(self) -> dict[str, Any]:
-        """For the command: what waits, what the policy thinks, what things cost."""
+        """Returns a report for the command: what waits, the state of the policy, and the costs."""
         waiting = {task.name: self.policy.pending(i) for i, task in enumerate(self._tasks)}
         return {**self.policy.report(), "waiting": waiting}
 

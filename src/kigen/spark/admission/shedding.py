@@ -1,10 +1,10 @@
-"""SHED ABOVE n PER SECOND BY expr: which tuples of a live stream stay. The reader, which counts, and the workers, which
-filter, agree.
+"""SHED ABOVE n PER SECOND BY expr: decides which tuples of a live stream are kept.
 
-Time is cut into slots of `SLOT_US`. What a slot may keep follows from the arrivals of its second alone
-(kigen.schedule.LoadShedder); within it the most valuable stay. Invariant: whether a tuple stays depends on the stream
-alone, not on batches, tasks or restarts: so a replay is the same, and nothing of it need be recorded. Cost: the tuples
-of a slot are made and valued twice.
+The reader uses it to count tuples, the workers to filter them, so both must agree. Time is cut into slots of `SLOT_US`.
+How many tuples a slot may keep depends only on the arrivals in its second (kigen.schedule.LoadShedder). Within the slot
+the most valuable tuples are kept. Invariant: whether a tuple is kept depends on the stream alone, not on batches, tasks
+or restarts. So a replay gives the same tuples, and nothing has to be recorded. Cost: the tuples of a slot are created
+and valued twice.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _KEPT_SLOTS = 64
 
 
 class Shedding:
+    """Decides for one stream which tuples are kept."""
+
     def __init__(self, stream: SourceStream, source: LiveSource) -> None:
         assert stream.shed is not None
         self._stream, self._source, self._shed = stream, source, stream.shed
-        self._known: OrderedDict[int, tuple[int, Mask]] = (
-            OrderedDict()
-        )  # slot -> its first tuple, which of its tuples stay
+        self._known: OrderedDict[int, tuple[int, Mask]] = OrderedDict()  # slot -> its first offset, which are kept
 
     def settled_us(self, now_us: int) -> int:
-        """Up to when it is decided what stays: the end of the last whole slot."""
+        """Returns the time up to which the decision is final: the end of the last whole slot."""
         return now_us // SLOT_US * SLOT_US
 
-    def stays(self, first: int, end: int) -> Mask:
-        """Of tuples first..end-1, all in slots that are over."""
+    def keeps(self, first: int, end: int) -> Mask:
+        """Returns a mask of the tuples first..end-1 that are kept. Their slots must be over."""
         if end <= first:
             return np.zeros(0, bool)
         arrivals = self._source.arrivals_us(first, end)
@@ -86,7 +86,7 @@ def _values(
 
 
 def kept_arrivals(source: LiveSource, shedding: Shedding | None, first: int, end: int) -> tuple[Times, Times]:
-    """Of tuples first..end-1 those that stay: their numbers and arrivals."""
-    numbers, arrivals = np.arange(first, end, dtype=np.int64), source.arrivals_us(first, end)
-    stays = source.due(first, end) if shedding is None else shedding.stays(first, end)
-    return (numbers, arrivals) if stays is None else (numbers[stays], arrivals[stays])
+    """Returns offsets and arrival times of those of the tuples first..end-1 that are kept."""
+    offsets, arrivals = np.arange(first, end, dtype=np.int64), source.arrivals_us(first, end)
+    kept_mask = source.due(first, end) if shedding is None else shedding.keeps(first, end)
+    return (offsets, arrivals) if kept_mask is None else (offsets[kept_mask], arrivals[kept_mask])

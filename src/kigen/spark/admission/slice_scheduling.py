@@ -1,12 +1,12 @@
-"""A policy over slices at work: the driver of kigen.schedule.slices in Spark's admission.
+"""Drives a policy over slices (kigen.schedule.slices) in Spark's admission.
 
-A task whose slices run apart has a queue a slice, each with cursors of its own in the offset: the first reads the
-tuples, the others follow. The policy's units become how many tuples each slice takes of each stream. All slices of a
-task are in a batch together; those that got nothing stay where they are, or go with the time if nothing waits for them.
-`BUFFER n` bounds what waits for any slice: the oldest beyond it are gone for the slices that have not come to them,
-whole instants at a time, and dropped for the queries of those slices. Invariant: no slice is ahead of one before it, in
-any stream; the offset says where each stands. What is told here of a task of one slice is what any policy over tasks
-does with it. Cost: some microseconds a slot of arrivals and slice.
+A task whose slices run separately has one queue per slice, each with its own cursors in the offset. The first slice
+reads the tuples, the others follow. The policy's units decide how many tuples each slice processes of each stream. All
+slices of a task are in a batch together. A slice that gets no tuples stays where it is, or advances in time if nothing
+waits for it. `BUFFER n` bounds what waits for any slice. The oldest tuples beyond it are dropped, whole instants at a
+time, for the queries of those slices that have not processed them yet. Invariant: in no stream is a slice ahead of one
+before it, and the offset records the cursors of each. A task with one slice is treated as under any policy over tasks.
+Cost: a few microseconds per slot of arrivals and slice.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from kigen.schedule.slices import SliceAdmission, SlicedTask
 from kigen.spark.admission.live_queues import Admit, Cursors, TaskInput, TaskQueue, queue_of
 from kigen.spark.admission.scheduling import Scheduling, scheduled
 
-FEED_US = 10_000  # arrivals go to the policy in slots of this length
+FEED_US = 10_000  # arrivals are reported to the policy in slots of this length
 
 
 class SliceScheduling(Scheduling):
+    """Applies a policy over slices to the live queues of a run."""
+
     def __init__(
         self,
         app: App,
@@ -44,11 +46,11 @@ class SliceScheduling(Scheduling):
         costs: Path | None = None,
         tick_us: int | None = None,
     ) -> None:
-        """`slices` of the tasks whose slices run apart; of these, each slice counts as a task for the queues."""
+        """`slices` has the tasks whose slices run separately. For the queues, each of their slices counts as a task."""
         self._slices = slices
         self._whole = [task for task in tasks if task.name in queues]
         each = [(number, place) for number, task in enumerate(self._whole) for place in range(self._count(task))]
-        self._where = each  # of each queue: the task's number, and which slice
+        self._where = each  # per queue: the index of its task, and which slice it is
         mine = tuple(
             replace(self._whole[number], name=queue_of(self._whole[number].name, place)) for number, place in each
         )
@@ -86,29 +88,34 @@ class SliceScheduling(Scheduling):
         new: dict[str, tuple[Times, Times]] = {}
         for stream, arrivals in self._arrivals.items():
             if arrivals.known > self._at_most and self._earliest(stream, queues) + self._at_most < arrivals.known:
-                continue  # enough waits
+                continue  # enough tuples wait
             new[stream] = arrivals.poll(now_us, self._at_most)
         for number, task in enumerate(self._whole):
             self._feed_task(number, task, new, queues)
-        self._looked |= {stream for stream, (numbers, _) in new.items() if len(numbers)}
+        self._looked |= {stream for stream, (offsets, _) in new.items() if len(offsets)}
 
     def _feed_task(
         self, number: int, task: Task, new: dict[str, tuple[Times, Times]], queues: dict[str, Cursors]
     ) -> None:
-        """In slots, in the order of arrival over the task's streams; after a restart with the slices that have run."""
+        """Reports arrivals in slots, in the order of arrival over the task's streams.
+
+        After a restart it also reports which slices have processed them.
+        """
         slices = self._count(task)
         keys: list[Times] = []
         for lane, stream in enumerate(self._streams[number]):
-            numbers, at_us = new.get(stream, (np.zeros(0, np.int64),) * 2)
-            if not len(numbers):
+            offsets, at_us = new.get(stream, (np.zeros(0, np.int64),) * 2)
+            if not len(offsets):
                 continue
-            levels = np.zeros(len(numbers), np.int64)
+            levels = np.zeros(len(offsets), np.int64)
             if stream not in self._looked:
                 cursors = [queues[queue_of(task.name, place)][stream]["index"] for place in range(slices)]
-                levels = sum((numbers < cursor for cursor in cursors), levels)
+                levels = sum((offsets < cursor for cursor in cursors), levels)
             waits = levels < slices
             slots = (at_us[waits] // FEED_US * len(self._streams[number]) + lane) * slices
-            keys.append(slots + slices - 1 - levels[waits])  # of a slot's tuples, the older have run more
+            keys.append(
+                slots + slices - 1 - levels[waits]
+            )  # within a slot, more slices have processed the older tuples
         found, counts = np.unique(np.concatenate(keys), return_counts=True) if keys else (np.zeros(0, np.int64),) * 2
         rest, left = np.divmod(found, slices)
         lanes = rest % max(1, len(self._streams[number]))
@@ -126,11 +133,11 @@ class SliceScheduling(Scheduling):
             task = self._whole[number]
             if place or not self._buffers[index]:
                 continue
-            last = index + self._count(task) - 1  # all that waits for any slice waits for the last
+            last = index + self._count(task) - 1  # what waits for any slice also waits for the last
             queue = TaskQueue(queues[self._tasks[last].name], self._arrivals)
             for stream, room in self._buffers[index].items():
                 before = self._evicted[last].get(stream, 0)
-                beyond = min(queue.waiting(stream) - before - room, len(queue) - self._gone(last))
+                beyond = min(queue.waiting(stream) - before - room, len(queue) - self._removed(last))
                 if beyond > 0:
                     beyond = queue.whole_instants(stream, before, beyond)
                     lost = self.admission.evicted(number, self._streams[number].index(stream), beyond)
@@ -153,11 +160,11 @@ class SliceScheduling(Scheduling):
                 grants[index] = mine
         return grants
 
-    def _together(self, due: list[int]) -> list[int]:
+    def _with_dependents(self, due: list[int]) -> list[int]:
         tasks = {self._where[index][0] for index in due}
         return [index for index, (number, _) in enumerate(self._where) if number in tasks]
 
-    def _told(self, taken: TaskInput, queue: TaskQueue) -> TaskInput:
+    def _with_time(self, taken: TaskInput, queue: TaskQueue) -> TaskInput:
         return replace(taken, until_us=queue.until_us(self._lateness_us))
 
     def report(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""The Python data source of a run, by which Spark finds the reader (kigen.spark.admission.reader).
+"""Defines the Python data source through which Spark finds the reader (kigen.spark.admission.reader).
 
-Spark unpickles this class in several processes before the first batch, most of which ask for its name and schema only:
-so the module imports next to nothing.
+Spark unpickles this class in several processes before the first batch. Most of them only ask for its name and schema,
+so this module imports almost nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ FORMAT_NAME = "kigen"
 SCHEMA = "task string, bucket int, seq long, payload string"
 
 
-class KigenSource(DataSource):  # type: ignore[misc]  # pyspark counts as untyped
+class KigenSource(DataSource):
+    """The data source `kigen`. Its option `spec` is the encoded RunSpec."""
+
     @classmethod
     def name(cls) -> str:
         return FORMAT_NAME

@@ -1,9 +1,9 @@
-"""`INTO link`: the rows of a batch go into a queue of this node as one unit; whoever reads the stream finds them there.
+"""`INTO link`: appends the rows of a batch as one unit to a queue of this node, where other nodes read them.
 
-Invariant: unit n is that of the n-th batch with rows; a batch that is replayed after a kill gives the same unit again,
-which the queue knows by its number. What `commit` returns names the last unit, so after a restart numbers go on where
-the sink log stands. A queue that does not hold the unit before is not the one that the sink log speaks of: going on
-would leave a gap that no reader could see, so it is refused.
+Invariant: unit n holds the rows of the n-th batch with rows. A batch that is replayed after a kill gives the same unit
+again, which the queue recognises by its number. The sink position is the number of the last unit, so after a restart
+the numbers continue from the sink log. If the queue lacks the last unit, it is not the queue that the sink log
+describes. Continuing would leave a gap that no reader could see, so the run is refused.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ import pyarrow.compute as pc
 
 from kigen.connectors import Sink
 from kigen.connectors.sink_base import SinkPosition
-from kigen.lifetimes.exchange.sent import is_end, is_mark, outputs_of_hole, queue_schema
+from kigen.lifetimes.exchange.sent import is_end, is_watermark, outputs_of_gap, queue_schema
 from kigen.plan.logical import Query
 from kigen.queue import ENDED, Queue, QueueFull, SequenceGap
 
 _PRODUCER = "spark"
-_LOOK_S = 0.5  # a full queue: how often to look whether the run is to end
+_LOOK_S = 0.5  # while the queue is full: how often to check whether the run must end
 
 
 class LinkSink(Sink):
+    """Sink of a query whose results go to other nodes."""
+
     def __init__(self, query: Query, queue: Queue) -> None:
         super().__init__(query.schema, query.root.is_stream)
         self._queue, self._columns = queue, queue_schema(query.schema, query.root.is_stream)
@@ -36,23 +38,23 @@ class LinkSink(Sink):
         self._unit = -1 if position is None else int(position["unit"])
         producer = self._queue.open_producer(_PRODUCER, counts="batches")
         self._epoch, self._batches = producer.epoch, []
-        self._no_gap(producer.next)
+        self._require_no_gap(producer.next)
 
     def write(self, table: pa.Table) -> None:
         self._batches += table.select(self._columns.names).cast(self._columns).combine_chunks().to_batches()
 
     def commit(self) -> SinkPosition:
-        self._jump()
+        self._skip_to_last_gap()
         if self._batches:
             last = self._batches[-1].slice(self._batches[-1].num_rows - 1)
-            ended = is_mark(last)[0].as_py() and is_end(int(last.column("_arrived")[0].as_py()))
+            ended = is_watermark(last)[0].as_py() and is_end(int(last.column("_arrived")[0].as_py()))
             self._append(ENDED if ended else None)
             self._unit += 1
             self._batches = []
         return {"unit": self._unit}
 
     def _append(self, progress_us: int | None) -> None:
-        """A full queue is waited for until somebody reads, or the run is to end."""
+        """Appends the unit. Waits while the queue is full, until a reader acknowledges or the run must end."""
         while True:
             try:
                 done = self._queue.append(
@@ -68,58 +70,62 @@ class LinkSink(Sink):
                     raise
             else:
                 if done.old:
-                    self._same_rows(max(done.end - done.old, done.start), done.end)
+                    self._require_same_rows(max(done.end - done.old, done.start), done.end)
                 return
 
     def interrupt(self) -> None:
         self._interrupted.set()
 
-    def _no_gap(self, found: int) -> None:
-        """`found`: the first unit that the queue does not hold. It may be ahead of the sink log by a unit whose record
-        was not written."""
+    def _require_no_gap(self, found: int) -> None:
+        """Raises SequenceGap if the queue lacks units that the sink log records.
+
+        `found` is the first unit that the queue does not hold. The queue may be ahead of the sink log by one unit,
+        whose record was not written.
+        """
         expected = self._unit + 1
         if found >= expected:
             return
         raise SequenceGap(
-            f"stream '{self._queue.name}': the sink log says that {expected} units were sent, the queue holds "
-            f"{found}. The queue lost what "
-            "had been written into it: by a power cut under durability = process, or files of another time were put "
-            "in its place. Restore "
-            f"the queue's files, or start this node and those that read from it with a new --state",
+            f"stream '{self._queue.name}': the sink log records that {expected} units were sent, but the queue holds "
+            f"{found}. The queue has lost data: by a power cut under durability = process, or because its files were "
+            "replaced by older ones. Restore the queue's files, or start this node and those that read from it with a "
+            "new --state",
             {"stream": self._queue.name, "expected": expected, "found": found},
         )
 
-    def _same_rows(self, first: int, end: int) -> None:
-        """A unit that was there before the restart: as far as it is still kept, it must hold the rows that were made
-        again."""
+    def _require_same_rows(self, first: int, end: int) -> None:
+        """Raises SequenceGap if a unit that was sent before the restart held other rows than the repeated batch.
+
+        Compares the rows that the queue still holds.
+        """
         table = pa.Table.from_batches(self._batches)
         here = table.slice(table.num_rows - (end - first))
         kept = pa.Table.from_batches(self._queue.read(first, end - first, 1 << 62).batches(), self._queue.schema)
         if kept.equals(here) or repr(kept.to_pylist()) == repr(here.to_pylist()):
             return
         raise SequenceGap(
-            f"stream '{self._queue.name}': unit {self._unit + 1} was sent before the restart with other rows than "
-            "were made now. Spark "
-            "lost the offset of that batch: by a power cut under durability = process. Start this node and those "
-            "that read from it with a "
-            f"new --state",
+            f"stream '{self._queue.name}': unit {self._unit + 1} was sent before the restart with other rows than the "
+            "repeated batch has. Spark lost the offset of that batch, by a power cut under durability = process. Start "
+            "this node and those that read from it with a new --state",
             {"stream": self._queue.name, "unit": self._unit + 1, "first": first, "end": end},
         )
 
-    def _jump(self) -> None:
-        """Rows behind a hole in the input are numbered as the other replica numbers them; what lies before is
-        delivered."""
+    def _skip_to_last_gap(self) -> None:
+        """Numbers the rows after a gap in the input as the other replica does.
+
+        Rows before the gap are removed: they have been delivered.
+        """
         for i in range(len(self._batches) - 1, -1, -1):
             batch = self._batches[i]
-            values = batch.column("_arrived").filter(is_mark(batch)).to_pylist()
-            jumps = [(place, value) for place, value in enumerate(values) if outputs_of_hole(value) is not None]
+            values = batch.column("_arrived").filter(is_watermark(batch)).to_pylist()
+            jumps = [(place, value) for place, value in enumerate(values) if outputs_of_gap(value) is not None]
             if jumps:
-                outputs = outputs_of_hole(jumps[-1][1])
+                outputs = outputs_of_gap(jumps[-1][1])
                 assert outputs is not None
-                after = pc.indices_nonzero(is_mark(batch))[jumps[-1][0]].as_py() + 1
+                after = pc.indices_nonzero(is_watermark(batch))[jumps[-1][0]].as_py() + 1
                 self._batches = [b for b in (batch.slice(after), *self._batches[i + 1 :]) if b.num_rows]
                 self._queue.skip(outputs, _PRODUCER, self._epoch)
                 return
 
     def close(self) -> None:
-        """The queue is the node's."""
+        """Does nothing: the node closes the queue."""

@@ -1,11 +1,10 @@
-"""`FROM link`: a stream that comes from another node. Its rows lie in a queue of this node's own server; Spark's
-processes read them there.
+"""`FROM link`: reads a stream of another node from a queue of this node's own server.
 
-On the driver a thread follows the queue and keeps, of each row that was not looked at yet, only when the tuple behind
-it arrived at its first node; workers read ranges of rows by offset. A mark (kigen.lifetimes.exchange.sent) has an
-offset, but is no tuple to a policy: it is read with the rows it follows, which are not known here before it is; where
-time alone has passed, it waits until that matters. Invariant: a range gives the same rows always, as long as it is not
-acknowledged; nothing is acknowledged that a replay may ask for.
+On the driver, a thread reads the queue. For each row that was not polled yet it keeps only when the tuple behind it
+arrived at its first node. Workers read ranges of rows by offset. A watermark row (kigen.lifetimes.exchange.sent) has an
+offset, but is not a tuple for a policy. It is read together with the rows before it, which are admitted only once it
+has arrived. A watermark row without tuples waits until its time matters. Invariant: a range always gives the same rows,
+as long as it is not acknowledged. Nothing is acknowledged that a replay may need.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import pyarrow as pa
 
 from kigen.connectors.source_base import InputError, LiveSource, Position, Range, Rows, Times
 from kigen.lifetimes.exchange.received import input_of_rows
-from kigen.lifetimes.exchange.sent import is_mark, queue_schema
+from kigen.lifetimes.exchange.sent import is_watermark, queue_schema
 from kigen.links import READER, Link, Security
 from kigen.links.flight.tokens import require_private
 from kigen.plan.logical import SourceStream
@@ -30,20 +29,20 @@ from kigen.queue import QueueError
 from kigen.queue.payload import require_columns
 from kigen.spark.links.arrived_rows import ArrivedRows, Flags
 
-_READ_WAIT_S = 60.0  # a worker's: the rows are there, unless the disk is very slow
+_READ_WAIT_S = 60.0  # the rows exist, so a read waits only for a very slow disk
 
 
 @dataclass(frozen=True)
 class Access:
-    """How Spark's processes reach their node's server. `halting`: see `input_of_rows`; for nodes that stand by for each
-    other.
+    """How Spark's processes reach their node's server.
 
-    It travels in Spark's options, which many can see: so neither token nor key is in it, but the name of a file with a
-    reader's token."""
+    Spark's options carry it, and others can see them. So it contains no token or key, but the name of a file with a
+    reader's token. `halting` is for nodes with a standby (see `input_of_rows`).
+    """
 
     server: str
     token_file: str
-    roots: bytes = b""  # certificates: anybody may know them
+    roots: bytes = b""  # certificates, which are public
     halting: bool = False
 
     @property
@@ -54,14 +53,16 @@ class Access:
 
 
 class LinkSource(LiveSource):
-    live = marked = True
+    """Source of a stream that another node sends."""
+
+    live = has_watermark_rows = True
 
     def __init__(self, stream: SourceStream, access: Access) -> None:
         self.stream, self._access = stream, access
         self._queue = str(stream.source.option("queue"))
         self._schema = queue_schema(stream.schema, is_stream=not stream.source.option("relation"))
         self._link: Link | None = None
-        self._follower: _QueueWatcher | None = None
+        self._watcher: _QueueWatcher | None = None
 
     def initial(self) -> Position:
         return {"index": 0}
@@ -75,28 +76,28 @@ class LinkSource(LiveSource):
     # --- on the driver -----------------------------------------------------------------------------------------------
 
     @property
-    def _followed(self) -> _QueueWatcher:
-        if self._follower is None:
-            self._follower = _QueueWatcher(self._connect(), self._queue, self._schema, self._rows)
-        return self._follower
+    def _queue_watcher(self) -> _QueueWatcher:
+        if self._watcher is None:
+            self._watcher = _QueueWatcher(self._connect(), self._queue, self._schema, self._rows)
+        return self._watcher
 
     def arrived_by(self, now_us: int) -> int:
-        return self._followed.known()
+        return self._queue_watcher.known()
 
     def arrivals_us(self, first: int, end: int) -> Times:
-        return self._followed.arrivals(first, end)
+        return self._queue_watcher.arrivals(first, end)
 
     def due(self, first: int, end: int) -> npt.NDArray[np.bool_] | None:
-        return self._followed.due(first, end)
+        return self._queue_watcher.due(first, end)
 
     def complete_us(self, now_us: int) -> int | None:
-        return self._followed.progress_before(self._followed.known())
+        return self._queue_watcher.progress_before(self._queue_watcher.known())
 
     def progress_before(self, number: int, arrival_us: int) -> int | None:
-        return self._followed.progress_before(number)
+        return self._queue_watcher.progress_before(number)
 
     def total(self) -> int | None:
-        return self._followed.total
+        return self._queue_watcher.total
 
     # --- in workers --------------------------------------------------------------------------------------------------
 
@@ -114,7 +115,7 @@ class LinkSource(LiveSource):
             link = self._connect()
             got = link.read(self._queue, at, wait_s=_READ_WAIT_S, max_tuples=end - at)
             if not got.count:
-                raise InputError(f"stream '{self.stream.name}': rows {at} to {end} of its queue are not there")
+                raise InputError(f"stream '{self.stream.name}': rows {at} to {end} are missing in its queue")
             require_columns(got.schema, self._schema, self.stream.name)
             parts += got.batches
             at = got.next
@@ -127,76 +128,75 @@ class LinkSource(LiveSource):
 
 
 class _QueueWatcher:
-    """Follows the queue in a thread: what has come, up to the last mark, and not been looked at
-    (`kigen.spark.links.arrived_rows`)."""
+    """Reads the queue in a thread and indexes its rows (`kigen.spark.links.arrived_rows`)."""
 
     def __init__(self, link: Link, queue: str, schema: pa.Schema, rows: Callable[[int, int], pa.Table]) -> None:
         self._link, self._queue, self._schema, self._rows = link, queue, schema, rows
         self._lock = threading.Lock()
-        self._followed, self._followed_start = ArrivedRows(0), 0
+        self._seen, self._first = ArrivedRows(0), 0
         self._failed: QueueError | None = None
         self._begun = threading.Event()
         threading.Thread(target=self._work, name=f"follow {queue}", daemon=True).start()
 
     @property
     def total(self) -> int | None:
-        return self._followed.total
+        return self._seen.total
 
     def known(self) -> int:
         self._begun.wait(_READ_WAIT_S)
         if self._failed is not None:
             raise self._failed
-        return self._followed.known
+        return self._seen.known
 
     def arrivals(self, first: int, end: int) -> Times:
-        return self._look(first, end)[0]
+        return self._poll(first, end)[0]
 
     def due(self, first: int, end: int) -> Flags:
-        """All but marks; but a mark, too, if what it follows was looked at without it."""
-        _, marks, follows_a_tuple = self._look(first, end)
-        found = ~marks
+        """Selects all tuples, and a first watermark row if the tuple before it was polled without it."""
+        _, watermarks, follows_a_tuple = self._poll(first, end)
+        found = ~watermarks
         if len(found) and not found[0] and follows_a_tuple:
             found[0] = True
         return found
 
-    def _look(self, first: int, end: int) -> tuple[Times, Flags, bool]:
+    def _poll(self, first: int, end: int) -> tuple[Times, Flags, bool]:
         if first < end:
             with self._lock:
-                if first >= self._followed.kept_from:
-                    found = self._followed.look(first, end)
+                if first >= self._seen.kept_from:
+                    found = self._seen.poll(first, end)
                     if len(found[0]) == end - first:
                         return found
             return self._read_again(first, end)
         return np.zeros(0, np.int64), np.zeros(0, np.bool_), False
 
     def _read_again(self, first: int, end: int) -> tuple[Times, Flags, bool]:
-        """Rows that were looked at before, or came a moment ago."""
-        begin = max(first - 1, self._followed_start)
+        """Reads rows from the queue that were forgotten, or that arrived a moment ago."""
+        begin = max(first - 1, self._first)
         rows = self._rows(begin, end)
         again = ArrivedRows(begin)
-        again.add(begin, _int64(rows.column("_arrived")), np.asarray(is_mark(rows).to_numpy(), bool))
-        return again.look(first, end)
+        again.add(begin, _int64(rows.column("_arrived")), np.asarray(is_watermark(rows).to_numpy(), bool))
+        return again.poll(first, end)
 
     def progress_before(self, number: int) -> int | None:
         with self._lock:
-            return self._followed.progress_before(number)
+            return self._seen.progress_before(number)
 
     def _work(self) -> None:
         try:
-            self._followed_start = int(self._link.status(self._queue)["start"])
-            self._followed = ArrivedRows(self._followed_start)
+            self._first = int(self._link.status(self._queue)["start"])
+            self._seen = ArrivedRows(self._first)
             self._begun.set()
-            for got in self._link.follow(self._queue, self._followed_start, skip_trimmed=True):
+            for got in self._link.follow(self._queue, self._first, skip_trimmed=True):
                 require_columns(got.schema, self._schema, self._queue)
                 offset = got.first
                 for batch in got.batches:
                     arrived = _int64(batch.column("_arrived"))
-                    marks = np.asarray(is_mark(batch).to_numpy(zero_copy_only=False), bool)
+                    watermarks = np.asarray(is_watermark(batch).to_numpy(zero_copy_only=False), bool)
                     with self._lock:
-                        self._followed.add(offset, arrived, marks)
+                        self._seen.add(offset, arrived, watermarks)
                     offset += len(arrived)
                 with self._lock:
-                    self._followed.acknowledged(got.start)
+                    self._seen.acknowledged(got.start)
         except QueueError as error:
             self._failed = error
             self._begun.set()

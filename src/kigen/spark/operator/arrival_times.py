@@ -1,9 +1,8 @@
-"""When the tuples behind a step's results arrived: rows for another node carry it, so that latencies are from end to
-end.
+"""Computes when the tuples behind a step's results arrived. Rows for another node carry it, for latencies end to end.
 
-A result at instant t was caused by the newest input with a timestamp up to t; one that time alone caused (a death ahead
-of all inputs) counts as arriving as much later as its instant lies behind the last input. Where the step had no input,
-it is when the batch was admitted.
+A result at instant t was caused by the newest input with a timestamp up to t. A result that only time caused (a death
+after all inputs) counts as arriving later than the last input, by the distance between the two instants. If the step
+had no input, its results arrived when the batch was admitted.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _SLOT_US, _LONG_SLOT_US, _LONG_US = 1_000, 10_000, 10_000_000
 
 
 def slotted(times: Times) -> list[tuple[int, int]]:
-    """(arrival, tuples), in slots."""
+    """Groups arrival times into slots and returns (arrival, tuples) pairs."""
     if not len(times):
         return []
     slot = _LONG_SLOT_US if times.max() - times.min() > _LONG_US else _SLOT_US
@@ -28,6 +27,8 @@ def slotted(times: Times) -> list[tuple[int, int]]:
 
 
 class ArrivalStamper:
+    """Adds arrival times to the results of one step."""
+
     def __init__(self, read: list[tuple[Range, Rows]], admitted_us: int) -> None:
         self._admitted_us = admitted_us
         parts = [(_instants(rows.table), _arrivals(rows, admitted_us)) for _, rows in read if rows.table.num_rows]
@@ -38,7 +39,7 @@ class ArrivalStamper:
             self._arrivals = np.maximum.accumulate(np.concatenate([arrived for _, arrived in parts])[order])
 
     def stamped(self, rows: pa.Table) -> pa.Table:
-        """Rows for a queue, with `_arrived` where they have none (marks have their own value there)."""
+        """Fills `_arrived` of rows for a queue. Watermark rows already have a value there."""
         at = _instants(rows)
         if not len(self._instants):
             arrived = np.full(len(at), self._admitted_us)
@@ -55,7 +56,7 @@ class ArrivalStamper:
 
 
 def _instants(table: pa.Table) -> Times:
-    """Of a tuple its time, of a tuple with a lifetime its birth, of a fill the death; a mark counts as nothing's."""
+    """Returns the instant of each row: its time or birth, or the death for a fill. Watermark rows count as 0."""
     names = table.column_names
     if "_from" in names:
         at = pc.coalesce(table.column("_from"), table.column("_to"), 0)

@@ -1,9 +1,9 @@
-"""Which bucket a task has: so that tasks are dealt evenly to Spark's partitions, which go by a hash of (task, bucket).
+"""Chooses buckets so that tasks spread evenly over Spark's partitions, which follow a hash of (task, bucket).
 
-With bucket 0 for all, two tasks of three may meet in one partition while another is empty. A task's bucket is the first
-whose hash, modulo `DEALT`, is the task's number: then n partitions, n a power of two up to `DEALT`, get the tasks in
-turn. Invariant: the bucket depends on the task alone, not on the number of partitions, since state is kept under it.
-Cost: some hundred hashes a task, once.
+If all tasks had bucket 0, two of three tasks could share a partition while another one is empty. A task's bucket is the
+first one whose hash modulo `DEALT` is the index of the task. Then n partitions get the tasks in turn, if n is a power
+of two up to `DEALT`. Invariant: the bucket depends only on the task, not on the number of partitions, since it is part
+of the key of the state. Cost: some hundred hashes per task, once.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ _MASK = 0xFFFFFFFF
 
 @lru_cache(maxsize=4096)
 def bucket_of(task: str, number: int) -> int:
+    """Returns the bucket of the task with this name and index."""
     text = hash_text(task, _SEED)
     return next(bucket for bucket in count() if hash_int(bucket, text) % DEALT == number % DEALT)
 
 
 def hash_int(value: int, seed: int) -> int:
-    """Murmur3 of a 32-bit integer, as Spark's `hash`; unsigned."""
+    """Computes Murmur3 of a 32-bit integer like Spark's `hash`, but unsigned."""
     return _finish(_mix(seed, value & _MASK), 4)
 
 
 def hash_text(text: str, seed: int) -> int:
-    """Of a string: whole words first, then what is left byte by byte, each as a word of its own, signed."""
+    """Computes Murmur3 of a string like Spark: whole words first, then each remaining byte as a signed word."""
     data = text.encode()
     whole = len(data) // 4 * 4
     state = seed

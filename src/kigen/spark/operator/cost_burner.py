@@ -1,4 +1,4 @@
-"""COST n MICROSECONDS: burns that CPU time a tuple, so that experiments can have queries of any cost."""
+"""COST n MICROSECONDS: burns that much CPU time per tuple, so that experiments can have queries of any cost."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from kigen.spark.spec import RunSpec
 
 
 def burn(spec: RunSpec, counts: dict[str, dict[str, int]]) -> None:
-    """Of a step that took in so many tuples of each query. Processor time, so that a busy machine does not make it
-    cheaper."""
+    """Burns the cost of a step that processed `counts` tuples per query.
+
+    It counts CPU time, so that a busy machine does not make it cheaper.
+    """
     asked_us = sum(
         (query.cost_us or 0) * counts[query.name]["in"] for query in spec.app.queries if query.name in counts
     )

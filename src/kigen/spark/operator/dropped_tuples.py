@@ -1,7 +1,7 @@
-"""What a step's input lost on its way: tuples that SHED let go and tuples that a task passed over, counted; the former
-also `INTO` a sink.
+"""Counts the tuples that a step's input lost: those that SHED removed and those that the task skipped.
 
-Every task that reads a stream loses the same tuples to SHED; the first of them writes them down.
+The former are also written to the sink of `SHED ... INTO`. Every task that reads a stream loses the same tuples to
+SHED, so only the first of these tasks writes them.
 """
 
 from __future__ import annotations
@@ -16,20 +16,23 @@ from kigen.spark.spec import RunSpec
 
 
 def shed_output_name(stream: str) -> str:
-    """The name of a stream's shed tuples among the outputs: no query can have it."""
+    """Returns the name of the output for a stream's shed tuples. No query can have this name."""
     return f"shed {stream}"
 
 
 def removed_tuples(
-    spec: RunSpec, task: str, read: list[tuple[Range, Rows]], passed: dict[str, Any], reading: RangeReader
+    spec: RunSpec, task: str, read: list[tuple[Range, Rows]], skipped: dict[str, Any], reader: RangeReader
 ) -> tuple[dict[str, int], dict[str, pa.Table]]:
-    """Of each stream, how many tuples went; and those to be written down, as lines of a stream."""
-    counts: dict[str, int] = {stream: end - first for stream, (first, end) in passed.items()}
+    """Returns how many tuples each stream lost, and the tables to write, with `_at` like results of a stream.
+
+    `skipped` has, per stream, the offsets that the task skips.
+    """
+    counts: dict[str, int] = {stream: end - first for stream, (first, end) in skipped.items()}
     tables: dict[str, list[pa.Table]] = {}
-    for stream, (first, end) in passed.items():
+    for stream, (first, end) in skipped.items():
         shed = spec.app.stream(stream).shed
         if shed is not None and shed.into is not None and _writer(spec, stream) == task:
-            gone = reading.shed_of(stream, first, end)
+            gone = reader.shed_of(stream, first, end)
             tables.setdefault(stream, []).extend([] if gone is None else [gone])
     for piece, rows in read:
         if rows.shed is None or not rows.shed.num_rows:

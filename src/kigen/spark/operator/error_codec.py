@@ -1,5 +1,7 @@
-"""Errors of the input, of expressions, of files and of memory as text, from a worker to the command: data only, nothing
-to unpickle."""
+"""Encodes errors of a worker as text for the command: of input, expressions, files and memory.
+
+The text is JSON with data only: nothing is unpickled.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from kigen.spark.watch.memory import MemoryLimitReached
 
 
 def to_text(error: Exception) -> str:
+    """Encodes an error."""
     if isinstance(error, InputError):
         return json.dumps({"input": [error.message, error.file, error.line, error.field]})
     if isinstance(error, MemoryLimitReached):
@@ -24,6 +27,7 @@ def to_text(error: Exception) -> str:
 
 
 def from_text(text: str) -> Exception:
+    """Decodes an error."""
     value = json.loads(text)
     if "memory" in value:
         return MemoryLimitReached(value["memory"])

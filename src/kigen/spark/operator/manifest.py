@@ -1,9 +1,9 @@
-"""The state of one (task, bucket) in Spark's state store: a snapshot of the kernel, and the references applied since.
+"""The state of one (task, bucket) in Spark's state store: a snapshot of the kernel and the input applied since.
 
-Invariant: restoring the snapshot and replaying the references gives the kernel as it was after batch `seq`. A new
-snapshot is taken when what would be replayed outweighs what the kernel holds, so snapshots cost a constant a tuple,
-whatever the window. A small snapshot lies in the manifest; a large one in a file under `chunks/`, named by its content,
-which the sink's process collects.
+The input is recorded as references: the ranges of each step, not the tuples. Invariant: restoring the snapshot and
+replaying the references gives the kernel as it was after batch `seq`. A new snapshot is taken when the replay would
+outweigh what the kernel holds. So snapshots cost a constant per tuple, whatever the window. A small snapshot is part of
+the manifest. A large one is a file under `chunks/`, named by its content. The sink's process deletes old files.
 """
 
 from __future__ import annotations
@@ -18,30 +18,31 @@ from kigen.durable import DamagedFile, make_directories, replace
 
 FORMAT = 1
 STATE_SCHEMA = "seq long, manifest string, snapshot binary"
-REPLAYED = 4  # a load may replay so many times what the kernel holds: snapshots then cost a quarter of a copy a tuple
-LEAST_WEIGHT = 1_000_000  # and always this much: about half a second
-STEP_WEIGHT = 50_000  # replaying one step costs about as much as this many tuples; it also bounds the manifest's length
+REPLAYED = 4  # a replay may be this many times what the kernel holds: snapshots then cost a quarter of a copy per tuple
+LEAST_WEIGHT = 1_000_000  # a replay may always be this long: about half a second
+STEP_WEIGHT = 50_000  # replaying a step costs as much as this many tuples; this also bounds the length of the manifest
 
 
 Ranges = list[dict[str, Any]]
 _TODO = "Restore it from a copy of the checkpoint, or start from the beginning with a new --checkpoint directory"
-Reference = (
-    tuple[int, Ranges] | tuple[int, Ranges, Ranges]
-)  # a step's number, its ranges, and where slices run apart what those do
+# Number of a step, its ranges, and if slices run separately the moves of the later slices.
+Reference = tuple[int, Ranges] | tuple[int, Ranges, Ranges]
 
 
 class ManifestFormatError(ValueError):
-    """State of another Kigen."""
+    """The state was written by another version of Kigen."""
 
 
 @dataclass
 class Manifest:
-    seq: int = 0
+    """Snapshot of a kernel and references since. The keys of its JSON are part of the checkpoint format."""
+
+    seq: int = 0  # the last step
     snapshot: bytes | None = None  # inline
     chunk: str | None = None  # or the file's name
-    references: list[Reference] = field(default_factory=list)  # of each step since
-    base: int = 0  # the step that the snapshot was taken after
-    weight: int = 0  # of the references
+    references: list[Reference] = field(default_factory=list)  # one per step since the snapshot
+    base: int = 0  # the step after which the snapshot was taken
+    weight: int = 0  # cost of replaying the references, in tuples
 
     @staticmethod
     def from_state(row: tuple[int, str, bytes | None]) -> Manifest:
@@ -71,8 +72,10 @@ class Manifest:
         self.weight += rows + STEP_WEIGHT
 
     def oldest_needed(self, ranges: Ranges) -> dict[str, int]:
-        """Of each stream that is read by number: the first tuple that a replay of the next step, with these ranges,
-        would ask for."""
+        """Returns the first offset that a replay of the next step, with these ranges, would read.
+
+        Has only streams that are read by offset.
+        """
         found: dict[str, int] = {}
         for piece in [*(piece for before in self.references for piece in before[1]), *ranges]:
             if "index" in piece["start"]:
@@ -94,18 +97,16 @@ class Manifest:
         self.snapshot, self.chunk = None, name
 
     def load_snapshot(self, chunks: Path) -> bytes | None:
-        """Raises DamagedFile if its file is not what it was when it was named."""
+        """Returns the snapshot, if there is one. Raises DamagedFile if its file is missing or changed."""
         if self.chunk is None:
             return self.snapshot
         path = chunks / self.chunk
         try:
             data = path.read_bytes()
         except FileNotFoundError as error:
-            raise DamagedFile(str(path), "a snapshot that the state names is missing", _TODO) from error
+            raise DamagedFile(str(path), "a snapshot that the state refers to is missing", _TODO) from error
         if _digest(data) != self.chunk:
-            raise DamagedFile(
-                str(path), f"these {len(data)} bytes are not the snapshot that the file is named by", _TODO
-            )
+            raise DamagedFile(str(path), f"its {len(data)} bytes do not match the checksum in its name", _TODO)
         return data
 
 
@@ -114,7 +115,7 @@ def _digest(data: bytes) -> str:
 
 
 def _holds(path: Path, data: bytes) -> bool:
-    """Whether the file is there already, whole."""
+    """Checks whether the file exists already with this content."""
     try:
         return path.read_bytes() == data
     except FileNotFoundError:

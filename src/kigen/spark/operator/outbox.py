@@ -1,9 +1,7 @@
-"""What a step gives, on its way out of the worker: small results as a block in a row, large ones as files made ready
-for the outputs.
+"""Collects the results of a step: small results leave as a block in a row, large ones as files for the outputs.
 
-A query's results are encoded by a thread of their own as the kernel gives them, so that the kernel goes on meanwhile.
-Invariant: the rows that `rows` gives name finished files only; what an abandoned step has left in the spool is deleted
-when a run starts.
+A thread per query encodes large results while the kernel continues. Invariant: the rows that `rows` returns refer only
+to finished files. What an abandoned step left in the spool is deleted when a run starts.
 """
 
 from __future__ import annotations
@@ -20,10 +18,8 @@ import pyarrow as pa
 from kigen.connectors.encoding import Encoder, Encoding
 from kigen.spark.operator.result_rows import Spool
 
-Encoders = dict[
-    str, dict[str, Encoder | None]
-]  # query -> output -> what its files are made with; None: it takes tables only
-Given = tuple[str, str, bytes | None, str | None]  # query, kind, payload, note of a row
+Encoders = dict[str, dict[str, Encoder | None]]  # query -> output -> encoder of its files; None: it takes tables only
+OutboxRow = tuple[str, str, bytes | None, str | None]  # query, kind, payload, note
 
 
 def encode_encoders(encoders: Encoders) -> str:
@@ -37,8 +33,10 @@ def decode_encoders(text: str) -> Encoders:
 
 
 class Outbox:
-    """`encoders` None: nobody has said what the outputs are, so that every result leaves as a block. Large is above
-    `inline_bytes`."""
+    """Results of one step.
+
+    Results above `inline_bytes` are large. `encoders` None: the outputs are unknown, so every result leaves as a block.
+    """
 
     def __init__(self, spool: Spool, encoders: Encoders | None, inline_bytes: int) -> None:
         self._spool, self._encoders, self._inline_bytes = spool, encoders, inline_bytes
@@ -46,29 +44,30 @@ class Outbox:
 
     def give(self, query: str, table: pa.Table) -> None:
         if query not in self._results:
-            untold: dict[str, Encoder | None] = {"": None}
-            outputs = untold if self._encoders is None else self._encoders.get(query, {})
+            unknown: dict[str, Encoder | None] = {"": None}
+            outputs = unknown if self._encoders is None else self._encoders.get(query, {})
             self._results[query] = _QueryResults(self._spool, outputs, self._inline_bytes)
         self._results[query].add(table)
 
-    def rows(self) -> Iterator[Given]:
-        """Everything is in: wait until all files are finished."""
+    def rows(self) -> Iterator[OutboxRow]:
+        """Waits until all files are finished, and yields one row per query."""
         for query, results in self._results.items():
             yield query, *results.close()
 
     def abandon(self) -> None:
+        """Stops the threads after an error."""
         for results in self._results.values():
             results.abandon()
 
 
 class _QueryResults:
-    """One query's results of one step."""
+    """Results of one query in one step."""
 
     def __init__(self, spool: Spool, outputs: dict[str, Encoder | None], inline_bytes: int) -> None:
         self._spool, self._outputs, self._inline_bytes = spool, outputs, inline_bytes
         self._files = {output: spool.new_name() for output, encoder in outputs.items() if encoder is not None}
         self._as_block = None in outputs.values()
-        self._tables: list[pa.Table] = []  # what may have to leave as a block, or waits for a thread
+        self._tables: list[pa.Table] = []  # tables that may leave as a block, or wait for the thread
         self._bytes = self._rows = 0
         self._pool: ThreadPoolExecutor | None = None
         self._open: list[Encoding] = []

@@ -1,5 +1,4 @@
-"""Reading ranges in a worker: tasks that read the same stream share the work, as long as they run in the same
-worker."""
+"""Reads ranges in a worker. Tasks that read the same stream in the same worker share the work through a cache."""
 
 from __future__ import annotations
 
@@ -19,19 +18,20 @@ from kigen.spark.spec import RunSpec
 
 _KEPT_ROWS, _KEPT_RANGES = 2_000_000, 64
 
-_SOURCES: dict[
-    tuple[str, str], Source
-] = {}  # (run, stream): sources learn as they read (the length of a row), so they are kept
+# (run, stream) -> source. Sources are kept because they learn as they read, for example the length of a row.
+_SOURCES: dict[tuple[str, str], Source] = {}
 _SHEDDING: dict[tuple[str, str], Shedding] = {}
 _READ: OrderedDict[tuple[str, str], Rows] = OrderedDict()  # (run, range as JSON)
 
 
 def clear_read_ranges() -> None:
-    """Memory is short: whoever needs a range again reads it again."""
+    """Empties the cache to free memory. A range that is needed again is read again."""
     _READ.clear()
 
 
 class RangeReader:
+    """Reads the ranges of a run."""
+
     def __init__(self, spec: RunSpec, started_us: int) -> None:
         self._spec, self._started_us = spec, started_us
         for stale in [key for key in _SOURCES if key[0] != spec.run_id]:
@@ -55,7 +55,7 @@ class RangeReader:
         return _READ[key]
 
     def arrivals_us(self, stream: str, first: int, end: int) -> Times:
-        """When the tuples of a range came; those that SHED lets go are left out."""
+        """Returns the arrival times of a range, without the tuples that SHED removes."""
         source = self._source(stream)
         assert isinstance(source, LiveSource)
         declared, key = self._spec.app.stream(stream), (self._spec.run_id, stream)
@@ -63,7 +63,7 @@ class RangeReader:
         return kept_arrivals(source, shedding, first, end)[1]
 
     def shed_of(self, stream: str, first: int, end: int) -> pa.Table | None:
-        """Of a range that a task passes over: what SHED lets go of it. What the task itself gives up is not in it."""
+        """Returns what SHED removes from a range that a task skips, without what the policy made the task skip."""
         source = self._source(stream)
         assert isinstance(source, LiveSource)
         return self._read(source.piece(stream, first, end, None, False)).shed
@@ -75,14 +75,14 @@ class RangeReader:
         return without_far(self._kept(piece, source, stream, rows), stream, source)
 
     def _kept(self, piece: Range, source: Source, stream: SourceStream, rows: Rows) -> Rows:
-        """Without what SHED lets go."""
+        """Removes what SHED does not keep."""
         if stream.shed is None or not isinstance(source, LiveSource) or not source.live or not rows.table.num_rows:
             return rows
         key = self._spec.run_id, piece.stream
         shedding = _SHEDDING.setdefault(key, Shedding(stream, source))
-        stays = shedding.stays(int(piece.start["index"]), int(piece.end["index"]))
-        arrivals = None if rows.arrivals_us is None else rows.arrivals_us[stays]
-        kept, gone = rows.table.filter(pa.array(stays)), rows.table.filter(pa.array(~stays))
+        kept_mask = shedding.keeps(int(piece.start["index"]), int(piece.end["index"]))
+        arrivals = None if rows.arrivals_us is None else rows.arrivals_us[kept_mask]
+        kept, gone = rows.table.filter(pa.array(kept_mask)), rows.table.filter(pa.array(~kept_mask))
         return replace(rows, table=kept, shed=gone, arrivals_us=arrivals)
 
     def _source(self, stream: str) -> Source:

@@ -1,12 +1,17 @@
-"""Result lines on their way from a worker to the sink: small blocks as rows of Spark, large ones as files that a row
-names.
+"""Defines the rows in which results travel from a worker to the sink: small blocks inline, large blocks as files.
 
-Rows out of the operator are (task, seq, query, kind, payload, note): kind `lines` carries a block of one query, `files`
-names files that are ready for its outputs (JSON: rows, files by output, and a block for outputs that take no files),
-`step` carries the step's note (JSON), `error` what ended the run (kigen.spark.operator.error_codec). A large block
-would be copied five times on its way through the JVM; as a file under the checkpoint (which all of Spark's machines
-share) it is written once. Invariant: a file is whole before a row names it, and nobody but that row's reader needs it:
-what is left over at a start is deleted.
+The operator returns rows (task, seq, query, kind, payload, note). The kinds are:
+
+- `lines`: a block of one query, in the payload or in the file that the note names.
+- `files`: files that are ready for the outputs of a query. The note is JSON: rows, files by output, and a block for
+  outputs that take no files.
+- `step`: the note of the step (kigen.spark.operator.step_note).
+- `chunk`: the snapshot file that the state refers to, if any.
+- `error`: the error that ends the run (kigen.spark.operator.error_codec).
+
+A large block would be copied five times on its way through the JVM. As a file under the checkpoint, which all machines
+of Spark share, it is written once. Invariant: a file is complete before a row names it, and only the reader of that row
+needs it. Files that are left over are deleted when a run starts.
 """
 
 from __future__ import annotations
@@ -21,16 +26,17 @@ SCHEMA = "task string, seq long, query string, kind string, payload binary, note
 COLUMNS = ["task", "seq", "query", "kind", "payload", "note"]
 INLINE_BYTES = 256 << 10
 
-PackedBlock = tuple[bytes | None, str | None]  # payload and note of a row: the block, or the name of its file
+PackedBlock = tuple[bytes | None, str | None]  # payload and note of a row: the block itself, or the name of its file
 
 
 class Spool:
-    """The directory of large blocks."""
+    """Directory of large blocks below a checkpoint."""
 
     def __init__(self, checkpoint: str) -> None:
         self._directory = Path(checkpoint) / "spool"
 
     def pack(self, table: pa.Table) -> PackedBlock:
+        """Encodes a small block, or writes a large one to a file."""
         if table.nbytes <= INLINE_BYTES:
             out = pa.BufferOutputStream()
             with pa.ipc.new_stream(out, table.schema) as writer:
@@ -39,7 +45,7 @@ class Spool:
         return None, self.write(table)
 
     def write(self, table: pa.Table) -> str:
-        """The block as a file; its name."""
+        """Writes a block to a file and returns the name of the file."""
         name = self.new_name()
         with pa.OSFile(str(self.path(name)), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
             writer.write_table(table)
@@ -53,6 +59,7 @@ class Spool:
         return self._directory / name
 
     def unpack(self, payload: bytes | None, note: str | None) -> pa.Table:
+        """Returns the block of a row."""
         if payload is not None:
             return pa.ipc.open_stream(payload).read_all()
         assert note is not None

@@ -1,8 +1,7 @@
-"""What the slices after the first do in a step, as the batch says it: where the kernel has to go, and what that means
-for their queries.
+"""Translates the batch's instructions for the slices after the first: how far each advances, and what it reports.
 
-A slice after the first reads nothing: its ranges say which tuples it has run on now, so that its queries' counts and
-latencies are of those. Invariant: all of it follows from the batch, so that a replay is the same.
+A slice after the first reads nothing. Its ranges say which tuples it has processed now. The counts and latencies of its
+queries follow from these tuples. Invariant: everything follows from the batch, so a replay does the same.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ Slice = dict[str, Any]  # as in the offset: ranges, shed, dropped, absent, until
 
 
 def moves_of(slices: Sequence[Slice], tuples: Iterable[int] | None = None) -> list[Move]:
+    """Returns how far each slice advances. `tuples` is how many tuples each has processed."""
     counts = [0] * len(slices) if tuples is None else list(tuples)
     return [
         Move(
@@ -32,6 +32,8 @@ def moves_of(slices: Sequence[Slice], tuples: Iterable[int] | None = None) -> li
 
 
 class LaterSlices:
+    """The slices after the first of one task in one step."""
+
     def __init__(self, slices: list[Slice], reading: RangeReader) -> None:
         self._slices = slices
         self._times: list[list[Times]] = [[_times(reading, piece) for piece in mine["ranges"]] for mine in slices]
@@ -42,18 +44,18 @@ class LaterSlices:
 
     @property
     def reference(self) -> list[Slice]:
-        """What a replay needs."""
+        """Returns what a replay needs."""
         return [{"until_us": mine["until_us"], "absent": mine["absent"]} for mine in self._slices]
 
     def note(self, queries: Sequence[Sequence[str]]) -> dict[str, dict[str, Any]]:
-        """Of the queries of each slice: when the tuples came that it ran on, and how many it lost."""
+        """Returns, per query of each slice, the arrivals of the tuples it has processed and how many it lost."""
         found: dict[str, dict[str, Any]] = {}
         for mine, times, names in zip(self._slices, self._times, queries, strict=True):
-            told = {
+            about = {
                 "arrivals": [slot for part in times for slot in slotted(part)],
                 "dropped": sum(mine["dropped"].values()),
             }
-            found |= dict.fromkeys(names, told)
+            found |= dict.fromkeys(names, about)
         return found
 
 

@@ -45,6 +45,6 @@ def _reap(*_: object) -> None:
 
 if __name__ == "__main__":
     os.environ[WORKER] = "1"
-    daemon.signal = _Signals()
+    setattr(daemon, "signal", _Signals())  # noqa: B010 - a module has no such attribute for type checkers
     gc.freeze()  # imported objects are never freed: the garbage collector of workers can skip them
     daemon.manager()

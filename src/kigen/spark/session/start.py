@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkConf, SparkContext, accumulators
 from pyspark.errors import PySparkException
@@ -175,7 +176,8 @@ def _launch(conf: SparkConf, home: SparkHome | None) -> None:
     if home is not None and uses_kigen_home():
         os.environ["SPARK_HOME"] = str(home.folder)
     try:
-        gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True, "stdout": log, "stderr": log})
+        options = {"start_new_session": True, "stdout": log, "stderr": log}
+        gateway = launch_gateway(conf, popen_kwargs=options)  # type: ignore[no-untyped-call]
     except (PySparkException, OSError) as error:
         raise SparkUnavailable(
             f"Java did not start: Kigen needs Java 17 or later as `java` or in JAVA_HOME (log: {log_path()})"
@@ -189,7 +191,7 @@ def _launch(conf: SparkConf, home: SparkHome | None) -> None:
     guard_callbacks(gateway)
     SparkContext._ensure_initialized(gateway=gateway)
     for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
-        server.handle_error = _log_error  # the default prints a stack trace when the JVM is gone
+        setattr(server, "handle_error", _log_error)  # noqa: B010 - the default prints a stack trace when the JVM is gone
 
 
 def _log_error(*_: object) -> None:
@@ -203,7 +205,9 @@ def sync_files(spark: SparkSession, wanted: bool) -> bool:
     """
     if spark.sparkContext.getConf().get("spark.hadoop.fs.file.impl", "") != CLASS_NAME:
         return False
-    spark.sparkContext._jvm.java.lang.System.setProperty("kigen.sync", "true" if wanted else "false")
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    jvm.java.lang.System.setProperty("kigen.sync", "true" if wanted else "false")
     return wanted
 
 
@@ -215,7 +219,9 @@ def log_path() -> Path:
 def jvm_pid(spark: SparkSession) -> int | None:
     """Returns the process id of Spark's driver, or None if it is unknown."""
     try:
-        return int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+        jvm = spark.sparkContext._jvm
+        assert jvm is not None
+        return int(jvm.java.lang.ProcessHandle.current().pid())
     except Exception:  # a remote or exotic session: the owner file then names this process alone
         return None
 
