@@ -121,7 +121,7 @@ class LiveSource(Source):
     """A stream whose tuples arrive as time passes. Its offsets count from 0, and a position is {"index": n}. A policy
     admits its tuples, not `advance`."""
 
-    marked = False  # whether some offsets hold watermark or gap rows, not tuples: see `due`
+    has_watermark_rows = False  # whether some offsets hold watermark or gap rows, not tuples: see `due`
 
     @abstractmethod
     def arrived_by(self, now_us: int) -> int:
