@@ -10,7 +10,7 @@ import pytest
 
 from kigen.lifetimes.blocks import FOREVER, NO_HOLDER, Fills, Ints
 from kigen.lifetimes.joins.greatest_tree import GreatestTree
-from kigen.lifetimes.joins.join_side import Comparing, Side
+from kigen.lifetimes.joins.join_side import Comparing, JoinSide
 from kigen.lifetimes.joins.stretches import Keyed, find
 from kigen.lifetimes.live_tuples import Chunk
 from kigen.lifetimes.sweeps.time_cuts import even_cuts
@@ -62,7 +62,7 @@ def _compare(kept: float | None, op: str, probing: float | None) -> bool:
     return {"<": rank[0] < rank[1], "<=": rank[0] <= rank[1], ">": rank[0] > rank[1], ">=": rank[0] >= rank[1]}[op]
 
 
-def found_pairs(side: Side, probes: Keyed) -> list[tuple[int, int]]:
+def found_pairs(side: JoinSide, probes: Keyed) -> list[tuple[int, int]]:
     pairs: list[tuple[int, int]] = []
     for matches in side.matches(find(side, probes)):
         pairs += zip(
@@ -77,7 +77,7 @@ def test_pairs_formed_are_those_given(seed: int, shape: str) -> None:
     rng = Random(seed)
     keys = rng.choice((1, 2, 7))
     left, right = versions(rng, 300, keys, shape), versions(rng, 250, keys, shape)
-    side = Side(SCHEMA)
+    side = JoinSide(SCHEMA)
     for begin in range(0, 250, 83):  # several pieces
         part = slice(begin, min(begin + 83, 250))
         side.add(right.chunk.cut(part.start, part.stop), right.keys[part])
@@ -93,7 +93,7 @@ def test_comparisons_meet_fewer(seed: int, op: str) -> None:
     rng = Random(seed)
     left, right = versions(rng, 200, 2, "any"), versions(rng, 200, 2, "any")
     comparing = Comparing(1, op, 1)
-    side = Side(SCHEMA, [comparing])
+    side = JoinSide(SCHEMA, [comparing])
     side.add(right.chunk, right.keys)
     found, wanted = found_pairs(side, left), expected(left, right, comparing)
     assert set(found) >= wanted
@@ -106,7 +106,7 @@ def test_an_inequality_alone_is_searched() -> None:
     count = 2_000
     right = keyed([0] * count, [0] * count, [FOREVER] * count, [float(i) for i in range(count)])
     left = keyed([0] * 50, [1] * 50, [FOREVER] * 50, [float(i) for i in range(50)])
-    side = Side(SCHEMA, [Comparing(1, "<", 1)])
+    side = JoinSide(SCHEMA, [Comparing(1, "<", 1)])
     side.add(right.chunk, right.keys)
     assert len(found_pairs(side, left)) == sum(range(50))
     assert side.formed == sum(range(50))
@@ -118,7 +118,7 @@ def test_fills_in_any_order_keep_probes_exact(seed: int) -> None:
     count = 300
     start = sorted(rng.randrange(1_000) for _ in range(count))
     open_ = keyed([0] * count, start, [FOREVER] * count, [0.0] * count, list(range(count)))
-    side = Side(SCHEMA)
+    side = JoinSide(SCHEMA)
     side.add(open_.chunk, open_.keys)
     end = open_.chunk.end.copy()
     for _ in range(4):

@@ -17,7 +17,7 @@ from kigen.lifetimes.joins import join, pairing, sliced_join
 from kigen.lifetimes.keys import groups as grouping
 from kigen.lifetimes.keys import row_keys
 from kigen.lifetimes.keys.groups import Groups
-from kigen.lifetimes.keys.key_table import Slots
+from kigen.lifetimes.keys.key_table import KeyTable
 from kigen.lifetimes.keys.row_keys import null_key
 from kigen.plan.types import Column, Type
 
@@ -95,7 +95,7 @@ def test_crafted_keys_do_not_crowd() -> None:
     the time."""
     inverse = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
     crafted = np.array([(i * inverse) & ((1 << 64) - 1) for i in range(8_000)], dtype=np.uint64).view(np.int64)
-    plain, secret = Slots(), Slots(0x1234567890ABCDEF)
+    plain, secret = KeyTable(), KeyTable(0x1234567890ABCDEF)
     visits = []
     for slots in (plain, secret):
         count = 0

@@ -11,12 +11,12 @@ import pytest
 
 from kigen.connectors import Range, Rows
 from kigen.lifetimes.blocks import NO_HOLDER, Block, Fills, StreamBlock
-from kigen.lifetimes.exchange.sent import SentRows, is_end, is_mark, last_of_end, queue_schema
+from kigen.lifetimes.exchange.sent import SentRows, is_end, is_watermark, last_of_end, queue_schema
 from kigen.plan.binder import bind
 from kigen.plan.logical import Query
 from kigen.queue import ENDED, Queue, QueueSettings
 from kigen.spark.links.link_sink import LinkSink
-from kigen.spark.operator.arrival_times import Arrived
+from kigen.spark.operator.arrival_times import ArrivalStamper
 
 APP = """CREATE STREAM s (a BIGINT) FROM synthetic (rate = 10, a = 'sequence');
 CREATE QUERY relation AS SELECT a FROM s [RANGE 1 SECONDS];
@@ -45,7 +45,7 @@ def rows(query: Query, message: Block | StreamBlock, now: int | None) -> pa.Tabl
 
 
 def stamped(table: pa.Table, arrived_us: int = 7) -> pa.Table:
-    return Arrived([], arrived_us).stamped(table)
+    return ArrivalStamper([], arrived_us).stamped(table)
 
 
 # --- the queue as a sink --------------------------------------------------------------------------------------------
@@ -130,36 +130,38 @@ def read(stream: str, at: list[int], arrived: list[int] | None) -> tuple[Range, 
 
 def arrived(table: pa.Table) -> list[int]:
     """Of the rows that are no marks."""
-    return list(table.filter(pa.compute.invert(is_mark(table))).column("_arrived").to_pylist())
+    return list(table.filter(pa.compute.invert(is_watermark(table))).column("_arrived").to_pylist())
 
 
 def test_a_result_arrived_with_the_newest_input_up_to_its_instant() -> None:
-    stamps = Arrived([read("s", [10, 20, 30], [1010, 1020, 1030]), read("t", [15, 35], [1040, 1050])], admitted_us=2000)
+    stamps = ArrivalStamper(
+        [read("s", [10, 20, 30], [1010, 1020, 1030]), read("t", [15, 35], [1040, 1050])], admitted_us=2000
+    )
     message = instants(10, 14, 20, 35)
     # The tuple of t with timestamp 15 came at 1040, so whatever needs it and has a later instant came no sooner.
     assert arrived(stamps.stamped(rows(STREAM, message, 36))) == [1010, 1010, 1040, 1050]
 
 
 def test_what_time_alone_causes_arrives_as_much_later() -> None:
-    stamps = Arrived([read("s", [10], [1010])], admitted_us=1500)
+    stamps = ArrivalStamper([read("s", [10], [1010])], admitted_us=1500)
     message = instants(60, 5000)
     assert arrived(stamps.stamped(rows(STREAM, message, 6000))) == [1060, 1500], "but no later than it was worked on"
 
 
 def test_without_input_it_is_when_the_batch_was_admitted() -> None:
     message = instants(10, 20)
-    assert arrived(Arrived([], 1500).stamped(rows(STREAM, message, 30))) == [1500, 1500]
-    logs = Arrived([read("s", [10, 20], None)], admitted_us=1500)
+    assert arrived(ArrivalStamper([], 1500).stamped(rows(STREAM, message, 30))) == [1500, 1500]
+    logs = ArrivalStamper([read("s", [10, 20], None)], admitted_us=1500)
     assert arrived(logs.stamped(rows(STREAM, message, 30))) == [1500, 1500]
 
 
 @pytest.mark.parametrize("now", [30, None])
 def test_births_deaths_and_marks_of_a_relation(now: int | None) -> None:
     """A birth counts at its `_from`, a fill at the death it tells; a mark keeps its own value."""
-    stamps = Arrived([read("s", [10, 20], [1010, 1020])], admitted_us=1500)
+    stamps = ArrivalStamper([read("s", [10, 20], [1010, 1020])], admitted_us=1500)
     block = Block(columns(1, 2), ints(10, 20), ints(_UNKNOWN, 1_000_020), ints(5, NO_HOLDER), Fills(ints(3), ints(19)))
     told = stamps.stamped(rows(RELATION, block, now))
     assert arrived(told) == [1010, 1020, 1010]
     assert told.column("_holder").to_pylist()[:3] == [5, NO_HOLDER, 3]
-    marks = told.filter(is_mark(told)).column("_arrived").to_pylist()
+    marks = told.filter(is_watermark(told)).column("_arrived").to_pylist()
     assert marks == ([] if now is None else [30])

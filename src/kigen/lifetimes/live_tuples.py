@@ -2,7 +2,7 @@
 theirs.
 
 `Expiring` is the paper's lazy sorting: a chunk lies unsorted, with its earliest death remembered, until time passes it.
-`Waiting` is the undetermined set with its observers: fills find their tuples by holder. `Alive` is both. Adding costs
+`Waiting` is the undetermined set with its observers: fills find their tuples by holder. `LiveTuples` is both. Adding costs
 O(chunk); a step touches only chunks whose deaths or holders it passes, so the cost a tuple does not depend on the
 window.
 """
@@ -265,7 +265,7 @@ def expand(begin: Ints, counts: Ints) -> Ints:
     return np.arange(total) - np.repeat(ends - counts, counts) + np.repeat(begin, counts)
 
 
-class Alive:
+class LiveTuples:
     """Everything alive in a relation, for the operators that must act on deaths."""
 
     def __init__(self, schema: Schema) -> None:

@@ -26,7 +26,7 @@ from kigen.engine.nodes.version_check import require_same_software_there
 from kigen.engine.options import RunOptions
 from kigen.engine.preparation import Links, warn_of_slow_disk
 from kigen.engine.run import Run
-from kigen.lifetimes.exchange.sent import hole, mark_places, queue_schema
+from kigen.lifetimes.exchange.sent import gap_row, queue_schema, watermark_places
 from kigen.links import NEIGHBOUR, STATUS, LinkServer, Relay, Watch
 from kigen.placement.cutting import NodePart
 from kigen.placement.nodes_file.file import NodesFile
@@ -90,7 +90,7 @@ class NodeRun:
         self._leading = LeadTracking(kind, not self.paired or host is not None)
         if host is None:
             self._server = LinkServer(
-                self.queues.values(), address, self._security, deaf=lambda: self.gives_nothing_new
+                self.queues.values(), address, self._security, cut_off=lambda: self.gives_nothing_new
             )
             self._server.about = self.about
         else:
@@ -126,7 +126,7 @@ class NodeRun:
         before, sent = nodes.entry(self.part.received[stream]), self.part.plans[stream]
 
         def make_gap_row(note: str) -> pa.RecordBatch:
-            return hole(sent.plan.schema, sent.is_stream, int(note or 0))
+            return gap_row(sent.plan.schema, sent.is_stream, int(note or 0))
 
         watch = Watch(before.silence_us / 1e6, alone=self.paired)
         return Relay(
@@ -135,7 +135,7 @@ class NodeRun:
             self.name,
             self._security.as_role(NEIGHBOUR),
             kind,
-            mark_places,
+            watermark_places,
             make_gap_row,
             watch,
             self._leading.leads,

@@ -1,9 +1,8 @@
-"""Where a relation that another node computed enters a task: births and fills wait until time passes them.
+"""Takes in a relation that another node computed. Births and fills wait until time passes them.
 
-Invariant: what a release gives holds what every block holds (kigen.lifetimes.blocks): births and fills before `now`,
-and a tuple whose death is not known lives at least until `now`; a fill that came with the birth of its holder is put
-into the birth. Cost: linear in the rows that wait; mostly all are released at once, since they come with the progress
-behind them.
+Invariant: a release gives what every block has (kigen.lifetimes.blocks): births and fills lie before `now`, and a tuple
+whose death is not known lives at least until `now`. A fill that came together with the birth of its holder is put into
+the birth. Cost: linear in the rows that wait. Mostly a release takes all of them, since a watermark follows them.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kigen.lifetimes.blocks import FOREVER, Block, Fills
-from kigen.lifetimes.exchange.sent import is_end, is_mark, last_of_end, outputs_of_hole
+from kigen.lifetimes.exchange.sent import is_end, is_watermark, last_of_end, outputs_of_gap
 from kigen.lifetimes.intake import Intake, StreamInput
 from kigen.lifetimes.live_tuples import State
 from kigen.plan.logical import SourceStream
@@ -21,7 +20,8 @@ from kigen.plan.types import arrow_schema
 
 
 class ReceivedIntake(Intake):
-    """Takes tables of c0, c1, ..., `_from`, `_to`, `_holder` (kigen.lifetimes.exchange.sent), marks taken out."""
+    """Takes tables of c0, c1, ..., `_from`, `_to`, `_holder` (kigen.lifetimes.exchange.sent) without watermark
+    rows."""
 
     def __init__(self, stream: SourceStream) -> None:
         super().__init__(stream)
@@ -64,7 +64,7 @@ class ReceivedIntake(Intake):
     def last(self) -> int | None:
         return self._last
 
-    def release(self, now: int) -> Block:  # type: ignore[override]  # a relation, where Intake gives a stream
+    def release(self, now: int) -> Block:  # type: ignore[override]  # Intake gives a stream, this one a relation
         self._released = now
         born, self._births = _split_births(self._births, now)
         block = Block.concat(born) if born else Block.empty(self.stream.schema)
@@ -130,20 +130,19 @@ def _ints(array: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def input_of_rows(rows: pa.Table, halting: bool = False) -> StreamInput:
-    """Rows of a queue, marks included, as a task takes them in. `halting`: time must stop at every mark, so that
-    whoever reads the same rows, in whatever pieces, goes the same steps and gives the same rows in the same order."""
-    marks = is_mark(rows)
-    values = [int(v) for v in rows.column("_arrived").filter(marks).to_pylist()]
-    holes = [
-        (place, outputs_of_hole(value)) for place, value in enumerate(values) if outputs_of_hole(value) is not None
-    ]
-    if holes:  # what lies before the last one is not needed
-        place, jump = holes[-1]
-        after = pc.indices_nonzero(marks)[place].as_py() + 1
+    """Turns rows of a queue, watermark rows included, into the input of a task. With `halting`, time stops at every
+    watermark, so that every reader of the same rows takes the same steps and gives the same rows in the same order,
+    however the rows are cut into batches."""
+    watermarks = is_watermark(rows)
+    values = [int(v) for v in rows.column("_arrived").filter(watermarks).to_pylist()]
+    gaps = [(place, outputs_of_gap(value)) for place, value in enumerate(values) if outputs_of_gap(value) is not None]
+    if gaps:  # rows before the last gap are not needed
+        place, jump = gaps[-1]
+        after = pc.indices_nonzero(watermarks)[place].as_py() + 1
         given = input_of_rows(rows.slice(after), halting)
         given.jump = jump
         return given
-    tuples = rows.filter(pc.invert(marks))
+    tuples = rows.filter(pc.invert(watermarks))
     ends = [v for v in values if is_end(v)]
     progress = [v for v in values if not is_end(v)]
     if "_at" in rows.schema.names:

@@ -17,7 +17,7 @@ import numpy as np
 
 from kigen.lifetimes.blocks import FOREVER, HOLDER_BITS, NO_HOLDER, Block, Fills, Ints, Mask, Signed
 from kigen.lifetimes.exchange.replica_order import pair_order
-from kigen.lifetimes.joins.join_side import FEW_PAIRS, Comparing, Found, Matches, Side, most_pairs
+from kigen.lifetimes.joins.join_side import FEW_PAIRS, Comparing, Found, JoinSide, Matches, most_pairs
 from kigen.lifetimes.joins.pairing import JoinScope, Pairing, joined_columns
 from kigen.lifetimes.joins.stretches import Keyed, Loads, cut_keyed, find, stretch_ends
 from kigen.lifetimes.keys.row_keys import mix, row_keys
@@ -37,7 +37,7 @@ class JoinBase(Pairing):
             Comparing.of(self._kept[0].index(c.left), c.op, self._kept[1].index(c.right)) for c in node.comparisons
         ]
         of_left, of_right = [a for a, _ in comparing], [b for _, b in comparing]
-        self._sides = (Side(self._kept_schemas[0], of_left), Side(self._kept_schemas[1], of_right))
+        self._sides = (JoinSide(self._kept_schemas[0], of_left), JoinSide(self._kept_schemas[1], of_right))
 
     def _stretches(
         self, left: Block, right: Block, now: int, more: Loads = ()
@@ -86,7 +86,7 @@ class JoinBase(Pairing):
         return sum(len(side) for side in self._sides)
 
     @property
-    def kept_of_inputs(self) -> tuple[Side, ...]:
+    def kept_of_inputs(self) -> tuple[JoinSide, ...]:
         return self._sides
 
     def state(self) -> State:

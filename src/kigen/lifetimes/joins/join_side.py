@@ -79,7 +79,7 @@ class Found:
         return placed
 
 
-class Side:
+class JoinSide:
     def __init__(self, schema: Schema, comparing: Sequence[Comparing] = ()) -> None:
         self._schema, self._comparing = schema, tuple(comparing)
         self._pieces: list[Piece] = []
@@ -106,9 +106,9 @@ class Side:
             size += len(kept[1])
         self._pieces.append(Piece(Chunk.concat(chunks, self._schema), concat_ints(all_keys)))
 
-    def beside(self, chunk: Chunk, keys: Ints) -> Side:
+    def beside(self, chunk: Chunk, keys: Ints) -> JoinSide:
         """A side like this one, of the given tuples alone."""
-        other = Side(self._schema, self._comparing)
+        other = JoinSide(self._schema, self._comparing)
         other.add(chunk, keys)
         return other
 

@@ -24,7 +24,7 @@ _SLACK = 256
 
 
 @dataclass(frozen=True)
-class Arrivals:
+class StepArrivals:
     """The tuples of a stream that came in this step: those numbered `first` and up, and when."""
 
     first: int
@@ -35,14 +35,14 @@ class Arrivals:
         """The number of the tuple that comes next."""
         return self.first + len(self.at)
 
-    def before(self, time: int) -> Arrivals:
+    def before(self, time: int) -> StepArrivals:
         """Those that came before `time`."""
-        return Arrivals(self.first, self.at[: int(np.searchsorted(self.at, time))])
+        return StepArrivals(self.first, self.at[: int(np.searchsorted(self.at, time))])
 
-    def since(self, time: int) -> Arrivals:
+    def since(self, time: int) -> StepArrivals:
         """The others."""
         gone = int(np.searchsorted(self.at, time))
-        return Arrivals(self.first + gone, self.at[gone:])
+        return StepArrivals(self.first + gone, self.at[gone:])
 
     def until(self, time: Ints) -> Ints:
         """How many tuples of the stream had come by these times, all of this step."""
@@ -63,7 +63,7 @@ class Stretch:
 class Pushed:
     """Pairs of earlier steps that lose a tuple in this one."""
 
-    arrivals: tuple[Arrivals, Arrivals]
+    arrivals: tuple[StepArrivals, StepArrivals]
     stretches: tuple[Stretch, ...] = ()
 
     def fills(self, place: int, sizes: tuple[int, int], first_holder: int) -> Fills:
@@ -93,7 +93,7 @@ class OpenPairs:
     def __len__(self) -> int:
         return sum(rows.shape[1] for rows in self._pieces[0])
 
-    def pushed_out(self, arrivals: tuple[Arrivals, Arrivals]) -> Pushed:
+    def pushed_out(self, arrivals: tuple[StepArrivals, StepArrivals]) -> Pushed:
         stretches = []
         for side, mine in enumerate(arrivals):
             for rows in self._pieces[side] if len(mine.at) else ():
@@ -102,7 +102,7 @@ class OpenPairs:
                 stretches.append(Stretch(side, rows, begin, stop))
         return Pushed(arrivals, tuple(stretches))
 
-    def add(self, number: Ints, marks: Sides, lags: Sides, arrivals: tuple[Arrivals, Arrivals]) -> None:
+    def add(self, number: Ints, marks: Sides, lags: Sides, arrivals: tuple[StepArrivals, StepArrivals]) -> None:
         """The pairs of a step; those that die in it in all windows are not kept."""
         self._arrived = [a.after for a in arrivals]
         rows = self._living(np.stack([number, *marks, *lags]))

@@ -30,7 +30,7 @@ from kigen.lifetimes.blocks import (
 )
 from kigen.lifetimes.joins.join import JoinBase
 from kigen.lifetimes.joins.join_side import Matches
-from kigen.lifetimes.joins.open_pairs import Arrivals, OpenPairs, Pushed, Sides, numbered
+from kigen.lifetimes.joins.open_pairs import OpenPairs, Pushed, Sides, StepArrivals, numbered
 from kigen.lifetimes.joins.pairing import JoinScope
 from kigen.lifetimes.live_tuples import Chunk, State
 from kigen.lifetimes.operator import Message, Operator
@@ -133,7 +133,7 @@ class SharedJoinOperator(JoinBase):
     def _mark(self, chunk: Chunk) -> Ints:
         return chunk.start if self._by_time else chunk.holder
 
-    def _laid_out(self, found: _Found, arrivals: tuple[Arrivals, Arrivals]) -> Pairs:
+    def _laid_out(self, found: _Found, arrivals: tuple[StepArrivals, StepArrivals]) -> Pairs:
         """All pairs, in the order of their slices."""
         columns, start, marks, upto = found.columns, found.start, found.marks, None
         ages = (start, start) if self._by_time else (arrivals[0].until(start) - 1, arrivals[1].until(start) - 1)
@@ -185,8 +185,8 @@ class JoinInput:
         self._window = make_window(window_below(side), 0)
         self.arrived = 0
 
-    def arrivals(self, stream: StreamBlock) -> Arrivals:
-        return Arrivals(self.arrived, stream.at)
+    def arrivals(self, stream: StreamBlock) -> StepArrivals:
+        return StepArrivals(self.arrived, stream.at)
 
     def step(self, stream: StreamBlock, now: int) -> Block:
         self.arrived += len(stream)

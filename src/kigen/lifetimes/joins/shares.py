@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from kigen.lifetimes.blocks import FOREVER, HOLDER_BITS, NO_HOLDER, Block, Fills, Ints
-from kigen.lifetimes.joins.open_pairs import Arrivals
+from kigen.lifetimes.joins.open_pairs import StepArrivals
 from kigen.lifetimes.joins.shared_join import Pairs
-from kigen.lifetimes.live_tuples import Alive, State
+from kigen.lifetimes.live_tuples import LiveTuples, State
 from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.operator_spec import OperatorSpec, same_columns
 from kigen.lifetimes.windows.negatives import births_and_deaths
@@ -27,7 +27,7 @@ class JoinShareOperator(Operator):
         self._place = node.child.windows.index(node.sizes)
         self._by_time = window_below(node.child.join.left).kind is WindowKind.RANGE
         self._first_holder = number << HOLDER_BITS
-        self._alive = Alive(node.schema) if signed else None
+        self._alive = LiveTuples(node.schema) if signed else None
 
     def step(self, inputs: list[Message], now: int) -> Message:
         whole: Pairs = inputs[0]
@@ -69,7 +69,7 @@ class JoinShareOperator(Operator):
             self._alive.load(state)
 
 
-def _time_of(arrivals: Arrivals, number: Ints) -> Ints:
+def _time_of(arrivals: StepArrivals, number: Ints) -> Ints:
     """When the tuples of these numbers came; FOREVER for those that have not. None came before this step."""
     if not len(arrivals.at):
         return np.full(len(number), FOREVER)

@@ -28,16 +28,16 @@ from kigen.lifetimes.blocks import (
     no_ints,
     take_columns,
 )
-from kigen.lifetimes.joins.open_pairs import Arrivals, Pushed, Sides, numbered
+from kigen.lifetimes.joins.open_pairs import Pushed, Sides, StepArrivals, numbered
 from kigen.lifetimes.joins.pairing import JoinScope, Pairing
 from kigen.lifetimes.joins.shared_join import JoinInput, Pairs, first_windows
-from kigen.lifetimes.joins.timed_side import TimedSide, Tuples
+from kigen.lifetimes.joins.timed_side import TimedSide, TimedTuples
 from kigen.lifetimes.keys.row_keys import row_keys
 from kigen.lifetimes.live_tuples import State
 from kigen.plan.shared_joins.share_nodes import SharedJoin, reach
 
 _NUMBERS = 1 << HOLDER_BITS
-_NOTHING_PUSHED = Pushed((Arrivals(0, no_ints()), Arrivals(0, no_ints())))
+_NOTHING_PUSHED = Pushed((StepArrivals(0, no_ints()), StepArrivals(0, no_ints())))
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class SlicedJoin(Pairing):
         """What came of both streams up to `now`."""
         for number, stream in enumerate((left, right)):
             new = self._keyed(self._inputs[number].step(stream, now), number)
-            self._sides[number].add(Tuples(new.chunk.columns, new.chunk.start, new.keys))
+            self._sides[number].add(TimedTuples(new.chunk.columns, new.chunk.start, new.keys))
 
     def milestones(self, since: int, until: int, size: int) -> list[int]:
         return sorted({at for side in self._sides for at in side.milestones(since, until, size)})
@@ -133,7 +133,7 @@ class SlicedJoin(Pairing):
         whole = _together([before, found]) if len(before) and len(found) else found if len(found) else before
         return Pairs(whole.columns, whole.start, whole.marks, whole.number, _NOTHING_PUSHED, upto=upto)
 
-    def _found(self, parts: list[tuple[Tuples, Tuples]]) -> _Found:
+    def _found(self, parts: list[tuple[TimedTuples, TimedTuples]]) -> _Found:
         found = []
         for left, right in parts:
             columns = self._columns(left.columns, right.columns, len(left))

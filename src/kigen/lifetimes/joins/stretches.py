@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from kigen.lifetimes.blocks import FOREVER, Ints
-from kigen.lifetimes.joins.join_side import Found, Side, row_bytes
+from kigen.lifetimes.joins.join_side import Found, JoinSide, row_bytes
 from kigen.lifetimes.live_tuples import Chunk
 from kigen.lifetimes.sweeps.time_cuts import even_cuts, ordered_bounds
 
@@ -34,13 +34,13 @@ class Keyed:
         return row_bytes(self.chunk)
 
 
-def find(side: Side, keyed: Keyed, before: int = FOREVER) -> Found:
+def find(side: JoinSide, keyed: Keyed, before: int = FOREVER) -> Found:
     """Whom of the side the given tuples meet in their lives, of those born before `before`."""
     chunk = keyed.chunk
     return side.find(chunk, keyed.keys, chunk.start, chunk.end if before == FOREVER else np.minimum(chunk.end, before))
 
 
-def stretch_ends(sides: tuple[Side, Side], left: Keyed, right: Keyed, more: Loads, most: int) -> list[int]:
+def stretch_ends(sides: tuple[JoinSide, JoinSide], left: Keyed, right: Keyed, more: Loads, most: int) -> list[int]:
     """Instants between which at most about `most` rows are made. The new right tuples are in their side already, the
     left are not."""
     loads, fresh = [*more], sides[0].beside(left.chunk, left.keys)

@@ -33,7 +33,7 @@ from kigen.plan.types import Schema
 
 
 @dataclass(frozen=True)
-class Tuples:
+class TimedTuples:
     """Columns, births and join keys."""
 
     columns: pa.RecordBatch
@@ -43,35 +43,37 @@ class Tuples:
     def __len__(self) -> int:
         return len(self.birth)
 
-    def take(self, index: Ints) -> Tuples:
-        return Tuples(take_columns(self.columns, index), self.birth[index], self.key[index])
+    def take(self, index: Ints) -> TimedTuples:
+        return TimedTuples(take_columns(self.columns, index), self.birth[index], self.key[index])
 
-    def filter(self, mask: Mask) -> Tuples:
+    def filter(self, mask: Mask) -> TimedTuples:
         return (
-            self if bool(mask.all()) else Tuples(filter_columns(self.columns, mask), self.birth[mask], self.key[mask])
+            self
+            if bool(mask.all())
+            else TimedTuples(filter_columns(self.columns, mask), self.birth[mask], self.key[mask])
         )
 
-    def between(self, since: int, until: int) -> Tuples:
+    def between(self, since: int, until: int) -> TimedTuples:
         """Those born in [since, until), of tuples in the order of births."""
         begin, stop = np.searchsorted(self.birth, (since, until)).tolist()
-        return Tuples(self.columns.slice(begin, stop - begin), self.birth[begin:stop], self.key[begin:stop])
+        return TimedTuples(self.columns.slice(begin, stop - begin), self.birth[begin:stop], self.key[begin:stop])
 
     @staticmethod
-    def concat(parts: Sequence[Tuples], schema: Schema) -> Tuples:
+    def concat(parts: Sequence[TimedTuples], schema: Schema) -> TimedTuples:
         parts = [part for part in parts if len(part)]
         if not parts:
-            return Tuples(empty_columns(schema), no_ints(), no_ints())
-        return Tuples(
+            return TimedTuples(empty_columns(schema), no_ints(), no_ints())
+        return TimedTuples(
             concat_columns([p.columns for p in parts]),
             concat_ints([p.birth for p in parts]),
             concat_ints([p.key for p in parts]),
         )
 
 
-class _Piece:
+class _TimedPiece:
     """Tuples by (key, birth). `keys` are all different; those of keys[i] lie from begin[i] up to begin[i + 1]."""
 
-    def __init__(self, tuples: Tuples) -> None:
+    def __init__(self, tuples: TimedTuples) -> None:
         if not bool(np.all(tuples.key[1:] >= tuples.key[:-1])):
             tuples = tuples.take(np.argsort(tuples.key, kind="stable"))
         self.tuples = tuples
@@ -105,15 +107,15 @@ class _Piece:
 class TimedSide:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._pieces: list[_Piece] = []
-        self._ahead: list[Tuples] = []  # not yet passed by the slowest slice, in the order of births
+        self._pieces: list[_TimedPiece] = []
+        self._ahead: list[TimedTuples] = []  # not yet passed by the slowest slice, in the order of births
         self._oldest = BEFORE_TIME  # nobody asks for births before it
         self._limit = 1024
 
     def __len__(self) -> int:
         return sum(map(len, self._pieces))
 
-    def add(self, tuples: Tuples) -> None:
+    def add(self, tuples: TimedTuples) -> None:
         """In the order of births, none before those of earlier calls."""
         if not len(tuples):
             return
@@ -124,15 +126,15 @@ class TimedSide:
                 0, self._needed(self._pieces.pop())
             )  # older first: a stable sort by key then leaves births in order
             size += len(parts[0])
-        self._pieces.append(_Piece(Tuples.concat(parts, self._schema)))
+        self._pieces.append(_TimedPiece(TimedTuples.concat(parts, self._schema)))
 
-    def _needed(self, piece: _Piece) -> Tuples:
+    def _needed(self, piece: _TimedPiece) -> TimedTuples:
         return piece.tuples if piece.first >= self._oldest else piece.tuples.filter(piece.tuples.birth >= self._oldest)
 
-    def born(self, since: int, until: int) -> Tuples:
+    def born(self, since: int, until: int) -> TimedTuples:
         """Those born in [since, until), none of which the slowest slice has passed."""
         parts = [part for part in self._ahead if part.birth[-1] >= since and part.birth[0] < until]
-        return Tuples.concat([part.between(since, until) for part in parts], self._schema)
+        return TimedTuples.concat([part.between(since, until) for part in parts], self._schema)
 
     def milestones(self, since: int, until: int, size: int) -> list[int]:
         """Instants within (since, until) that cut what was born there into pieces of about `size` tuples; none if it is
@@ -140,7 +142,7 @@ class TimedSide:
         births = concat_ints([no_ints(), *(part.between(since, until).birth for part in self._ahead)])
         return [at for at in births[size::size].tolist() if at > since] if len(births) > 2 * size else []
 
-    def older(self, probes: Tuples, low: int, high: int) -> list[tuple[Ints, Tuples]]:
+    def older(self, probes: TimedTuples, low: int, high: int) -> list[tuple[Ints, TimedTuples]]:
         """For each piece: places among the probes, and beside them the kept tuples of equal keys that are older by
         [low, high)."""
         if not len(probes) or low >= high:
@@ -175,16 +177,16 @@ class TimedSide:
             len(self) >= self._limit
         ):  # once the needless may outnumber the others, drop them: paid by the tuples added since
             kept = [self._needed(piece) for piece in self._pieces]
-            self._pieces = [_Piece(tuples) for tuples in kept if len(tuples)]
+            self._pieces = [_TimedPiece(tuples) for tuples in kept if len(tuples)]
             self._limit = max(1024, 2 * len(self))
 
     def state(self) -> State:
         """In the order of births: which of them are ahead of a slice follows from the slices' time."""
-        everything = Tuples.concat([self._needed(piece) for piece in self._pieces], self._schema)
+        everything = TimedTuples.concat([self._needed(piece) for piece in self._pieces], self._schema)
         everything = everything.take(np.argsort(everything.birth, kind="stable"))
         return {"columns": everything.columns, "birth": everything.birth, "key": everything.key, "oldest": self._oldest}
 
     def load(self, state: State, passed: int) -> None:
         self._pieces, self._ahead, self._oldest = [], [], state["oldest"]
-        self.add(Tuples(state["columns"], state["birth"], state["key"]))
+        self.add(TimedTuples(state["columns"], state["birth"], state["key"]))
         self.forget(self._oldest, passed)

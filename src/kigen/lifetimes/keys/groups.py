@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kigen.lifetimes.aggregates.accumulators import grown
 from kigen.lifetimes.blocks import Ints, concat_columns, empty_columns, no_ints, take_columns
-from kigen.lifetimes.keys.key_table import Slots
+from kigen.lifetimes.keys.key_table import KeyTable
 from kigen.lifetimes.keys.row_keys import equal_rows, null_key, one_to_one, plain_values, row_keys, row_values
 from kigen.lifetimes.live_tuples import State
 from kigen.plan.types import Schema
@@ -46,10 +46,10 @@ def few_codes(columns: pa.RecordBatch, rows: int) -> tuple[Ints, Ints] | None:
 
 
 class Groups:
-    """Slots by key, and each slot's key columns."""
+    """KeyTable by key, and each slot's key columns."""
 
     def __init__(self, schema: Schema, secret: int = 0) -> None:
-        self.slots = Slots(secret)
+        self.slots = KeyTable(secret)
         self._schema, self._secret = schema, secret
         self._exact = one_to_one(schema)
         self._parts: list[pa.RecordBatch] = []  # of key columns, each less than half the one before

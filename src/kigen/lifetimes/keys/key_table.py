@@ -22,7 +22,7 @@ def _cells(size: int) -> Cells:
     return np.full(size, _EMPTY, dtype=np.int32)
 
 
-class Slots:
+class KeyTable:
     def __init__(self, secret: int = 0) -> None:
         self._multiplier = np.uint64((secret * 0xD1342543DE82EF95 + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF | 1)
         self._slot = _cells(16)

@@ -156,7 +156,8 @@ def _distinct(left: Ints, right: Ints) -> Ints:
 
 
 def _except(left: Ints, right: Ints) -> Ints:
-    return ((left > 0) & (right == 0)).astype(np.int64)
+    only_left: Ints = ((left > 0) & (right == 0)).astype(np.int64)
+    return only_left
 
 
 def _except_all(left: Ints, right: Ints) -> Ints:
@@ -164,7 +165,8 @@ def _except_all(left: Ints, right: Ints) -> Ints:
 
 
 def _intersect(left: Ints, right: Ints) -> Ints:
-    return ((left > 0) & (right > 0)).astype(np.int64)
+    in_both: Ints = ((left > 0) & (right > 0)).astype(np.int64)
+    return in_both
 
 
 def _intersect_all(left: Ints, right: Ints) -> Ints:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from kigen.lifetimes.blocks import FOREVER, Block, Ints, Signed, concat_columns
-from kigen.lifetimes.live_tuples import Alive, Chunk, State, chunk_states
+from kigen.lifetimes.live_tuples import Chunk, LiveTuples, State, chunk_states
 from kigen.lifetimes.operator import Message
 from kigen.plan.types import Schema
 
@@ -54,7 +54,7 @@ class Lifecycle:
         kept = tuple(schema[k] for k in keep)
         self._whole = len(kept) == len(schema)
         self.schema = kept
-        self.alive = Alive(kept) if living or not signed else None
+        self.alive = LiveTuples(kept) if living or not signed else None
         self.dead: Chunk | None = None  # of the last step, where the living are kept
 
     def _kept(self, columns: pa.RecordBatch) -> pa.RecordBatch:

@@ -59,7 +59,7 @@ class Runs:
 
 
 def group_runs(slot: Ints, time: Ints) -> Runs:
-    """Slots must be small numbers (below 2**31): slot and place in time are packed into one integer, and that is
+    """KeyTable must be small numbers (below 2**31): slot and place in time are packed into one integer, and that is
     sorted, which is many times faster than sorting by two keys."""
     count = len(slot)
     order = (

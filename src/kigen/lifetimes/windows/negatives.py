@@ -9,21 +9,21 @@ from __future__ import annotations
 import numpy as np
 
 from kigen.lifetimes.blocks import FOREVER, HOLDER_BITS, Block, Fills, Signed, concat_columns
-from kigen.lifetimes.live_tuples import Alive, State, chunk_of
+from kigen.lifetimes.live_tuples import LiveTuples, State, chunk_of
 from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.operator_spec import OperatorContext, OperatorSpec
 from kigen.lifetimes.windows.window_operators import UnboundedWindow, WindowOperator, make_window
 from kigen.plan.logical import Window
 
 
-class Negatives(Operator):
+class NegativeWindow(Operator):
     ordered = True
 
     def __init__(self, window: WindowOperator, number: int) -> None:
         self.node = window.node
         self._window = window
         self._base = number << HOLDER_BITS
-        self._alive = Alive(window.node.schema)
+        self._alive = LiveTuples(window.node.schema)
         self._immortal = 0  # tuples of an UNBOUNDED window: numbered from 0, never to be sent again
 
     def step(self, inputs: list[Message], now: int) -> Signed:
@@ -56,7 +56,7 @@ class Negatives(Operator):
         self._immortal = state["immortal"]
 
 
-def births_and_deaths(alive: Alive, block: Block, now: int) -> Signed:
+def births_and_deaths(alive: LiveTuples, block: Block, now: int) -> Signed:
     """A block of the direct method as messages: those born in it, and those of `alive` that died before `now`."""
     dead = alive.absorb(chunk_of(block), block.fills, now)
     parts = [c.columns for c in (block, dead) if len(c)] or [block.columns]
@@ -70,7 +70,7 @@ def births_and_deaths(alive: Alive, block: Block, now: int) -> Signed:
 
 def _build(node: Window, task: OperatorContext) -> Operator:
     window = make_window(node, task.number, task.secret)
-    return Negatives(window, task.number) if task.signed else window
+    return NegativeWindow(window, task.number) if task.signed else window
 
 
 WINDOW = OperatorSpec(Window, _build)

@@ -1,4 +1,4 @@
-"""Windows: a stream tuple becomes a tuple with a lifetime. The direct form; the negative-tuple form puts `Negatives`
+"""Windows: a stream tuple becomes a tuple with a lifetime. The direct form; the negative-tuple form puts `NegativeWindow`
 behind it.
 
 RANGE and NOW know every death at once. ROWS hands out a holder, the tuple's own number, and the tuple `size` later

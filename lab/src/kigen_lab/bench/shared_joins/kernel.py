@@ -19,7 +19,7 @@ import pyarrow as pa
 from kigen.lifetimes import StreamInput, TaskRuntime
 from kigen.lifetimes.joins.join import JoinBase
 from kigen.lifetimes.joins.shares import JoinShareOperator
-from kigen.lifetimes.windows.negatives import Negatives
+from kigen.lifetimes.windows.negatives import NegativeWindow
 from kigen.lifetimes.windows.window_operators import WindowOperator
 from kigen.plan.tasks import extract_tasks
 from kigen_lab.bench.shared_joins.app import STREAMS, Family, stream_table
@@ -61,7 +61,7 @@ def run_family(family: Family, lifetime: str, each: int, block: int) -> FamilyRu
     app, watch = family.app(), _Watch()
     kernels = [TaskRuntime(task, app, lifetime) for task in extract_tasks(app)]
     joins = [
-        op for kernel in kernels for op in kernel.operators if isinstance(op, (JoinBase, WindowOperator, Negatives))
+        op for kernel in kernels for op in kernel.operators if isinstance(op, (JoinBase, WindowOperator, NegativeWindow))
     ]
     for operator in joins:
         watch.over(operator, "join")

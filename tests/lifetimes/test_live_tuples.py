@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kigen.lifetimes.blocks import FOREVER, NO_HOLDER, Block, Fills, empty_columns
-from kigen.lifetimes.live_tuples import Alive, chunk_of
+from kigen.lifetimes.live_tuples import LiveTuples, chunk_of
 
 BIRTHS = st.lists(st.tuples(st.integers(0, 60), st.booleans()), max_size=12)
 
@@ -26,7 +26,7 @@ def block(births: list[tuple[int, int, int]], fills: list[tuple[int, int]]) -> B
 @settings(max_examples=200, deadline=None)
 @given(st.lists(BIRTHS, max_size=10), st.data())
 def test_everyone_dies_once_and_in_time(steps: list[list[tuple[int, bool]]], data: st.DataObject) -> None:
-    alive, known, waiting, number = Alive(()), [], {}, 0
+    alive, known, waiting, number = LiveTuples(()), [], {}, 0
     for i, births in enumerate(steps):
         now = (i + 1) * 8
         filled = data.draw(st.lists(st.sampled_from(sorted(waiting)), unique=True)) if waiting else []
