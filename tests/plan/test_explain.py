@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kigen.plan import bind, load_app
-from kigen.plan.explain import explain, shared_marks, tree_walk
+from kigen.plan.explain import explain, shared_numbers, tree_walk
 from kigen.plan.logical import App, Scan, Window
 from kigen.plan.tasks import extract_tasks
 
@@ -139,12 +139,12 @@ def test_different_conditions_share_the_window_only() -> None:
         f"{STREAM} CREATE QUERY p AS SELECT a FROM s [ROWS 5] WHERE b > 2; CREATE QUERY q AS SELECT a FROM s [ROWS "
         "5] WHERE b > 3;"
     )
-    assert [type(n) for n in shared_marks(app)] == [Window]
+    assert [type(n) for n in shared_numbers(app)] == [Window]
     assert [t.queries for t in extract_tasks(app)] == [app.queries]
 
 
 def test_reading_one_stream_is_not_sharing() -> None:
     app = bind(f"{STREAM} CREATE QUERY p AS SELECT a FROM s [ROWS 5]; CREATE QUERY q AS SELECT a FROM s [ROWS 6];")
-    assert shared_marks(app) == {}
+    assert shared_numbers(app) == {}
     assert len(extract_tasks(app)) == 2
     assert all(isinstance(n, Scan | Window) for q in app.queries for n in q.root.children)

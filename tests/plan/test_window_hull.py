@@ -48,5 +48,5 @@ def test_a_group_that_was_begun_goes_on(seed: int) -> None:
 
 @pytest.mark.parametrize("windows", [(), (0.0, 1.0), (2.0, 2.0), (3.0, 1.0)])
 def test_windows_must_grow(windows: tuple[float, ...]) -> None:
-    with pytest.raises(ValueError, match="above 0 and grow"):
+    with pytest.raises(ValueError, match="above 0 and increasing"):
         window_hull(windows)

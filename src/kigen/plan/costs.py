@@ -1,10 +1,9 @@
-"""What of an app will cost more than its author may expect, as warnings: joins that form all pairs, and state that
-never ends.
+"""Warns of parts of an app that cost more than they may seem: joins that form all pairs, and state that never ends.
 
-Looks at the plans as they run, after all rewrites: a cross product as written is no matter if a condition further out
-became its key. Invariant: one warning per join and per window, at its place in the text; an equal window written twice
-is one state, so one warning. Not warned of: a side that never holds more than one row, as the result of a global
-aggregate; it multiplies nothing.
+The warnings are about the plans that run, after all rewrites: a cross product in the text does no harm if a condition
+further out became its key. Invariant: there is one warning per join and per window, at its place in the text. Equal
+windows written twice are one state, so they get one warning. There is no warning about a side that never holds more
+than one row, such as the result of a global aggregate, because it multiplies nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from kigen.plan.logical import (
 
 
 def cost_warnings(queries: Iterable[Query], source: Source, rates: Rates) -> tuple[CqlWarning, ...]:
-    """All warnings, in the order of the text."""
+    """Returns all warnings, in the order of the text."""
     nodes = [node for query in queries for node in query.root.walk()]
     joins = {n.place: n for n in nodes if isinstance(n, Join) and n.place is not None and not n.left_keys}
     found = [
@@ -38,8 +37,7 @@ def cost_warnings(queries: Iterable[Query], source: Source, rates: Rates) -> tup
     return tuple(warning for _, warning in sorted(found, key=lambda each: each[0]))
 
 
-# --- joins without an equality
-# ------------------------------------------------------------------------------------------
+# --- joins without an equality ---------------------------------------------------------------------------------------
 
 
 def _multiplies_nothing(join: Join) -> bool:
@@ -56,16 +54,18 @@ def _join_warning(source: Source, place: Place, join: Join, rates: Rates) -> Cql
     if join.comparisons:
         message = f"this join has no equality, only an inequality: {costs}, as far as the inequality allows"
         return source.warning(
-            place, message, "add an equality between both, as in ON x.k = y.k AND ..., or narrow the windows"
+            place, message, "add an equality between both sides, as in ON x.k = y.k AND ..., or narrow the windows"
         )
     message = f"this join is a cross product: {costs}"
     if join.residual is not None:
         message += "; only then is its condition tested"
-    return source.warning(place, message, "join on an equality between both, as in ON x.k = y.k, or narrow the windows")
+    return source.warning(
+        place, message, "join on an equality between both sides, as in ON x.k = y.k, or narrow the windows"
+    )
 
 
 def _called(side: PlanNode) -> str:
-    """The streams that a side is made of."""
+    """Names the streams that a side is made of."""
     return " and ".join(dict.fromkeys(_stream(window) for window in _windows(side))) or "one side"
 
 
@@ -80,10 +80,10 @@ def _stream(window: Window) -> str:
 
 
 def _rows(side: PlanNode, rates: Rates) -> str:
-    """How many rows of a side are alive, as far as windows and declared rates tell."""
+    """Describes how many rows of a side are alive, as far as windows and declared rates show it."""
     windows = _windows(side)
     if any(w.kind is WindowKind.UNBOUNDED for w in windows):
-        return "every earlier row of the other side, more each day"
+        return "every earlier row of the other side, and more each day"
     if windows and all(w.kind is WindowKind.NOW for w in windows):
         return "all rows of the other side at the same instant"
     if windows and all(_is_known(w, rates) for w in windows):
@@ -100,8 +100,7 @@ def _is_known(window: Window, rates: Rates) -> bool:
     return window.kind in (WindowKind.ROWS, WindowKind.NOW)
 
 
-# --- state that never ends
-# ----------------------------------------------------------------------------------------------
+# --- state that never ends -------------------------------------------------------------------------------------------
 
 
 def _endless_windows(nodes: list[PlanNode], source: Source) -> list[tuple[Place, CqlWarning]]:
@@ -121,7 +120,7 @@ def _endless_windows(nodes: list[PlanNode], source: Source) -> list[tuple[Place,
 
 
 def _fed_by(keeper: PlanNode) -> Iterator[Window]:
-    """The UNBOUNDED windows whose rows reach the operator with nothing in between that keeps them."""
+    """Yields the UNBOUNDED windows whose rows reach the operator, with no other operator in between that keeps them."""
     waiting = list(keeper.children)
     while waiting:
         node = waiting.pop()

@@ -1,8 +1,8 @@
-"""The plan for people and tools: a tree of each query as text, JSON or a mermaid graph.
+"""Shows the plan to people and tools: a tree of each query as text, as JSON or as a mermaid graph.
 
-Invariant: a sub-plan that is used more than once is shown once, where it is first met, and referred to by its mark
-(`#1`) afterwards: what is shown once runs once. Below a shared join stand the widest windows, and its slices: what MQT
-runs first, and how urgently.
+Invariant: a sub-plan that is used more than once is shown once, at its first use, and later uses refer to its number
+(`#1`). So each sub-plan that is shown once runs once. Below a shared join are the widest windows and its slices, which
+show what MQT runs first and how urgent it is.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kigen.plan.durations import duration_text
-from kigen.plan.labels import stream_text
-from kigen.plan.logical import App, PlanNode, Query, Scan
+from kigen.plan.logical import App, PlanNode, Query, Scan, SourceStream
 from kigen.plan.shared_joins.slices_text import slice_lines, slices_json
 from kigen.plan.tasks import Task, extract_tasks
 from kigen.plan.types import Schema
@@ -23,7 +22,7 @@ FORMATS = ("text", "json", "mermaid")
 
 
 def explain(app: App, format: str = "text") -> str:
-    """The streams, the tasks with their deadlines, and the plan of every query; `format` is text, json or mermaid."""
+    """Shows the streams, the tasks with their deadlines, and the plan of every query as text, json or mermaid."""
     if format == "text":
         return _text(app)
     if format == "json":
@@ -33,8 +32,8 @@ def explain(app: App, format: str = "text") -> str:
     raise ValueError(f"the format of explain must be one of {', '.join(FORMATS)}; got {format!r}")
 
 
-def shared_marks(app: App) -> dict[PlanNode, int]:
-    """The sub-plans (windows and above) that are used more than once, numbered in the order they are met."""
+def shared_numbers(app: App) -> dict[PlanNode, int]:
+    """Numbers the sub-plans (windows and above) that are used more than once, in the order of the tree."""
     uses: Counter[PlanNode] = Counter()
     order: dict[PlanNode, None] = {}
 
@@ -53,26 +52,25 @@ def shared_marks(app: App) -> dict[PlanNode, int]:
 
 
 def tree_walk(root: PlanNode) -> Iterator[PlanNode]:
-    """All nodes that are shown below a root, and the root, children first; one that is used twice may come twice."""
+    """Yields all nodes that are shown below a root, and the root, children first; a node used twice may come twice."""
     for child in root.shown_children:
         yield from tree_walk(child)
     yield root
 
 
-# --- text
-# ---------------------------------------------------------------------------------------------------------------
+# --- text --------------------------------------------------------------------------------------------------------
 
 
 def _text(app: App) -> str:
     lines = ["streams"]
-    lines += [f"  {s.name} ({_columns(s.schema)}) {stream_text(s)}" for s in app.streams]
-    marks = shared_marks(app)
+    lines += [f"  {s.name} ({_columns(s.schema)}) {_stream_text(s)}" for s in app.streams]
+    numbers = shared_numbers(app)
     shown: set[PlanNode] = set()
     for task in extract_tasks(app):
         lines += ["", _task_line(task)]
         notes = slice_lines(task, app)
         for query in task.queries:
-            lines += [f"  query {_query_line(query)}", *_tree(query.root, marks, notes, shown, "    ", "    ")]
+            lines += [f"  query {_query_line(query)}", *_tree(query.root, numbers, notes, shown, "    ", "    ")]
     return "\n".join(lines) + "\n"
 
 
@@ -95,32 +93,52 @@ def _query_line(query: Query) -> str:
 
 def _tree(
     node: PlanNode,
-    marks: dict[PlanNode, int],
+    numbers: dict[PlanNode, int],
     notes: dict[PlanNode, list[str]],
     shown: set[PlanNode],
     first: str,
     rest: str,
 ) -> list[str]:
-    mark = f" #{marks[node]}" if node in marks else ""
-    if mark and node in shown:
+    number = f" #{numbers[node]}" if node in numbers else ""
+    if number and node in shown:
         label = node.label()
-        return [f"{first}{label if len(label) <= 60 else label[:57] + '...'}{mark} (shown above)"]
+        return [f"{first}{label if len(label) <= 60 else label[:57] + '...'}{number} (shown above)"]
     shown.add(node)
-    lines = [f"{first}{node.label()}{mark}"]
+    lines = [f"{first}{node.label()}{number}"]
     children = node.shown_children
     lines += [f"{rest}{'│  ' if children else '   '}{note}" for note in notes.get(node, ())]
     for i, child in enumerate(children):
         last = i == len(children) - 1
-        lines += _tree(child, marks, notes, shown, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+        lines += _tree(
+            child, numbers, notes, shown, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  ")
+        )
     return lines
+
+
+def _stream_text(stream: SourceStream) -> str:
+    """Describes the clauses of a stream in a few words."""
+    parts = [f"from {stream.source.name}"]
+    if stream.timestamp is not None:
+        parts.append(f"timestamp {stream.schema[stream.timestamp].name}")
+    if stream.lateness_us:
+        parts.append(f"lateness {duration_text(stream.lateness_us)}")
+    if stream.ahead_us is not None:
+        parts.append(f"ahead {duration_text(stream.ahead_us)}")
+    if stream.on_error_skip:
+        parts.append("skips bad rows")
+    if stream.shed is not None:
+        by = f" by {stream.shed.by.text}" if stream.shed.by is not None else ""
+        parts.append(f"sheds above {stream.shed.above_per_second:g}/s{by}")
+    if stream.buffer is not None:
+        parts.append(f"buffer {stream.buffer}")
+    return ", ".join(parts)
 
 
 def _columns(schema: Schema) -> str:
     return ", ".join(f"{c.name} {c.type}" for c in schema)
 
 
-# --- json
-# ---------------------------------------------------------------------------------------------------------------
+# --- json --------------------------------------------------------------------------------------------------------
 
 
 def _json(app: App) -> dict[str, Any]:
@@ -132,7 +150,7 @@ def _json(app: App) -> dict[str, Any]:
             ids.setdefault(node, len(ids))
     return {
         "streams": [
-            {"name": s.name, "columns": _json_schema(s.schema), "source": s.source.name, "about": stream_text(s)}
+            {"name": s.name, "columns": _json_schema(s.schema), "source": s.source.name, "about": _stream_text(s)}
             for s in app.streams
         ],
         "nodes": [
@@ -177,12 +195,11 @@ def _json_schema(schema: Schema) -> list[dict[str, str]]:
     return [{"name": c.name, "type": c.type.value} for c in schema]
 
 
-# --- mermaid
-# ------------------------------------------------------------------------------------------------------------
+# --- mermaid -----------------------------------------------------------------------------------------------------
 
 
 def _mermaid(app: App) -> str:
-    """Data flows downwards; a task is a box; a shared sub-plan is one node with several arrows."""
+    """Draws data flowing downwards. A task is a box; a shared sub-plan is one node with several arrows."""
     ids: dict[PlanNode, str] = {}
     edges: list[str] = []
     lines = ["flowchart TD"]

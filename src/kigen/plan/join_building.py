@@ -1,10 +1,10 @@
-"""Builds a join from its keys and conditions: key expressions become columns of its inputs, inequalities become hints
-for its index.
+"""Builds a join from its keys and conditions: key expressions become columns of its inputs, and inequalities become
+hints for its index.
 
-Invariant: the rows are those of the cross product for which every key pair is equal and every condition true. The
-residual holds all conditions; a `Comparison` only repeats what one of them demands, in a form that an index can use. A
-hint may be weaker than its condition and is never stronger: where DuckDB compares exact decimals, the hint compares
-doubles, and `<` becomes `<=`.
+Invariant: the rows are those of the cross product for which every key pair is equal and every condition is true. The
+residual contains all conditions. A `Comparison` only repeats what one of them requires, in a form that an index can
+use. A hint may be weaker than its condition and is never stronger: where DuckDB compares exact decimals, the hint
+compares doubles, and `<` becomes `<=`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _ORDERED = frozenset({Type.BIGINT, Type.DOUBLE, Type.TIMESTAMP})
 
 
 def join_of(left: PlanNode, right: PlanNode, keys: Sequence[tuple[Expr, Expr]], conditions: Sequence[Expr]) -> Join:
-    """`keys`: pairs of one type, over the left and over the right input. `conditions` are over the columns of left,
-    then right. The columns of the inputs keep their order; those that are computed for keys and hints come behind the
-    columns of their input."""
+    """Returns a join. `keys` are pairs of one type, over the left and over the right input. `conditions` are over the
+    columns of left, then right. The columns of the inputs keep their order; columns computed for keys and hints follow
+    the columns of their input."""
     width = len(left.schema)
     hints = [hint for condition in conditions for part in parts_of(condition.sql) for hint in _hints(part, left, right)]
     new_left, left_places = with_columns(left, [a for a, _ in keys] + [h.left for h in hints])
@@ -39,7 +39,7 @@ def join_of(left: PlanNode, right: PlanNode, keys: Sequence[tuple[Expr, Expr]], 
 
 
 def common(left: Expr, right: Expr) -> tuple[Expr, Expr] | None:
-    """Both sides in one type, if they can be compared as keys."""
+    """Returns both sides in one type if they can be compared as keys, else None."""
     if left.type is right.type:
         return left, right
     if {left.type, right.type} <= _NUMBERS:
@@ -52,7 +52,7 @@ def as_double(expr: Expr) -> Expr:
 
 
 def with_columns(node: PlanNode, exprs: list[Expr]) -> tuple[PlanNode, tuple[int, ...]]:
-    """The node with the expressions that are not columns of it appended, and where each expression is."""
+    """Returns the node with those expressions appended that are not its columns, and the column of each expression."""
     schema = node.schema
     width = len(schema)
     extra = list(dict.fromkeys(e for e in exprs if e.column is None))
@@ -65,7 +65,7 @@ def with_columns(node: PlanNode, exprs: list[Expr]) -> tuple[PlanNode, tuple[int
 
 @dataclass(frozen=True)
 class Sides:
-    """A comparison whose sides are over the left and over the right input."""
+    """A comparison with one side over the left input and one over the right input."""
 
     left: Expr
     op: str
@@ -73,8 +73,8 @@ class Sides:
 
 
 def sides_of(compared: Compared, left: PlanNode, right: PlanNode) -> Sides | None:
-    """A comparison over the columns of left, then right, as its two sides in one type; None if a side reads both
-    inputs, or neither, or if the types do not meet."""
+    """Splits a comparison over the columns of left, then right, into its two sides in one type. Returns None if a side
+    reads both inputs, or neither, or if the types have no common type."""
     width = len(left.schema)
     for each in (compared, compared.flipped):
         a, b = columns_of(each.left), columns_of(each.right)
@@ -87,7 +87,7 @@ def sides_of(compared: Compared, left: PlanNode, right: PlanNode) -> Sides | Non
 
 
 def expression(sql: str, schema: Schema) -> Expr | None:
-    """The text as an expression over the columns of a schema; None if no column can have its type."""
+    """Returns the text as an expression over the columns of a schema; None if no column can have its type."""
     if sql[:1] == "c" and sql[1:].isdigit():
         return bare(schema, int(sql[1:]))
     try:
@@ -104,7 +104,7 @@ def types_of(schema: Schema) -> Types:
 
 
 def _hints(part: str, left: PlanNode, right: PlanNode) -> list[Sides]:
-    """Of a condition that cannot raise: its comparisons that an index can use."""
+    """Returns the comparisons of a condition that an index can use. The condition cannot raise."""
     found: list[Sides] = []
     both = types_of(left.schema + right.schema)
     for compared in comparisons_of(part):

@@ -1,4 +1,4 @@
-"""A node over other children: plans are immutable, so a changed sub-plan means new nodes up to the root."""
+"""Replaces the children of a node. Plans are immutable, so a changed sub-plan means new nodes up to the root."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kigen.plan.logical import PlanNode
 
 
 def with_children(node: PlanNode, change: Callable[[PlanNode], PlanNode]) -> PlanNode:
-    """The node with every child replaced by `change(child)`; the node itself if nothing changed."""
+    """Returns the node with every child replaced by `change(child)`; the node itself if nothing changed."""
     changes: dict[str, Any] = {}
     for part in fields(node):
         value = getattr(node, part.name)

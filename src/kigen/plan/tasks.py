@@ -1,10 +1,10 @@
-"""Tasks: the connected groups of queries that share state. Each task runs as one keyed operator on Spark, with its own
+"""Groups queries into tasks: queries that share state. Each task runs as one keyed operator on Spark, with its own
 clock.
 
-Two queries are of one task when they have a window, or anything above a window, in common; reading the same stream is
-not sharing. A query with a FIRM deadline shares with others of the same FIRM deadline only: tuples may be missing from
-its windows that the others hold. Joins that differ in their windows are made one first
-(kigen.plan.shared_joins.sharing), so their queries are of one task, too.
+Two queries belong to one task if they have a window, or anything above a window, in common; reading the same stream is
+not sharing. A query with a FIRM deadline shares only with others of the same FIRM deadline, because its windows may
+lack tuples that the others hold. Joins that differ only in their windows become one first
+(kigen.plan.shared_joins.sharing), so their queries belong to one task as well.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kigen.plan.shared_joins.sharing import share_joins
 class Task:
     name: str
     queries: tuple[Query, ...]
-    first_number: int = 0  # the operators' numbers begin behind it
+    first_number: int = 0  # the operators' numbers begin after it
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -31,14 +31,14 @@ class Task:
 
 
 def extract_tasks(app: App) -> tuple[Task, ...]:
-    """Group the app's queries by shared sub-plans, in the order of their first query. Their plans are those that
+    """Groups the app's queries by shared sub-plans, in the order of their first query. Their plans are the ones that
     run."""
     groups: list[tuple[list[Query], set[PlanNode]]] = []
     for query in share_joins(app.queries) if app.sharing else app.queries:
         nodes = {n for n in query.root.walk() if not isinstance(n, Scan)}
         members, held, apart = [query], set(nodes), []
         for group in groups:
-            if group[1] & nodes and group[0][0].apart == query.apart:
+            if group[1] & nodes and group[0][0].sharing_group == query.sharing_group:
                 members = group[0] + members
                 held |= group[1]
             else:
@@ -50,6 +50,6 @@ def extract_tasks(app: App) -> tuple[Task, ...]:
     tasks, number = [], app.first_number
     for i, queries in enumerate(ordered):
         tasks.append(Task(f"task{i}", tuple(queries), number))
-        if app.first_number:  # alone, a task's numbers need to differ within it only
+        if app.first_number:  # otherwise, numbers need to differ only within a task
             number += len({n for query in queries for n in query.root.walk()})
     return tuple(tasks)

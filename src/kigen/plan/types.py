@@ -1,4 +1,4 @@
-"""The five types of CQL, and how each travels as an Arrow column.
+"""Defines the five types of CQL and the Arrow type of each.
 
 Every column of every block has exactly one of these Arrow types; a TIMESTAMP is UTC microseconds without a zone.
 """
@@ -49,6 +49,6 @@ Schema = tuple[Column, ...]
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
-    """The Arrow schema of a block's columns inside the kernel: positional names c0, c1, ... (names may repeat in
-    SQL)."""
+    """Returns the Arrow schema of a block's columns inside the kernel. Names are positional (c0, c1, ...), because
+    names may repeat in SQL."""
     return pa.schema([pa.field(f"c{i}", column.type.arrow) for i, column in enumerate(schema)])

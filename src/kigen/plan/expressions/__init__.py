@@ -1,1 +1,1 @@
-"""Reads expressions of a bound plan: columns, conditions, what may raise."""
+"""Analyses expressions of a bound plan: their columns, their conditions, and whether they may raise."""

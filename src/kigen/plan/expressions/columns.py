@@ -1,7 +1,7 @@
-"""Columns inside the text of expressions: which ones an expression reads, and the same expression over other columns.
+"""Finds and replaces columns in the text of expressions.
 
-The one place that looks for `c0`, `c1`, ... in SQL text. Invariant: what stands in quotes is left alone; text in which
-a quote might not be what it seems (`$tag$`, `e'...'`, a backslash) is not `movable`, and callers leave it where it is.
+This is the only module that looks for `c0`, `c1`, ... in SQL text. Invariant: quoted text is left alone. Text with
+quotes that are hard to recognize (`$tag$`, `e'...'`, a backslash) is not `movable`, and callers leave it where it is.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ _ODD_QUOTES = re.compile(r"\$|\\|\b[eE]'")
 
 
 def movable(sql: str) -> bool:
-    """Whether the columns of the text can be found with certainty."""
+    """Returns whether the columns of the text can be found with certainty."""
     return _ODD_QUOTES.search(sql) is None
 
 
 def columns_of(sql: str) -> frozenset[int]:
-    """The columns that the text reads; of text that is not movable maybe more than those."""
+    """Returns the columns that the text reads; perhaps too many if the text is not movable."""
     if not movable(sql):
         return frozenset(int(found) for found in re.findall(r"\bc(\d+)\b", sql))
     return frozenset(int(found) for found in _COLUMN.findall(sql) if found)
 
 
 def with_columns_replaced(sql: str, text_of: Callable[[int], str]) -> str:
-    """The text where column c is `text_of(c)`."""
+    """Returns the text with column c replaced by `text_of(c)`."""
     return _COLUMN.sub(lambda found: found[0] if found[1] is None else text_of(int(found[1])), sql)
 
 
 def moved(expr: Expr, place: Callable[[int], int]) -> Expr:
-    """The expression where column c is column place(c)."""
+    """Returns the expression with column c replaced by column place(c)."""
     sql = with_columns_replaced(expr.sql, lambda c: f"c{place(c)}")
     return replace(expr, sql=sql, column=None if expr.column is None else place(expr.column))
 
 
 def substituted(expr: Expr, exprs: Sequence[Expr], schema: Schema) -> Expr:
-    """The expression where column c is what `exprs[c]` computes over columns of `schema`. Its text then uses the names
-    of `schema`."""
+    """Returns the expression with column c replaced by `exprs[c]`, which is over columns of `schema`. Its text then
+    uses the names of `schema`."""
     if expr.column is not None:
         return exprs[expr.column]
     if all(exprs[c].column is not None for c in columns_of(expr.sql)):
@@ -53,7 +53,7 @@ def substituted(expr: Expr, exprs: Sequence[Expr], schema: Schema) -> Expr:
 
 
 def shown(sql: str, schema: Schema) -> str:
-    """The text with names of columns, for people."""
+    """Returns the text with the names of columns, for people."""
     return with_columns_replaced(sql, lambda c: schema[c].name)
 
 
@@ -62,12 +62,12 @@ def _operand(expr: Expr) -> str:
 
 
 def bare(schema: Schema, column: int) -> Expr:
-    """The expression that is just a column."""
+    """Returns the expression that is just a column."""
     return Expr(f"c{column}", schema[column].type, schema[column].name, column)
 
 
 def all_of(exprs: Sequence[Expr]) -> Expr:
-    """One condition that is true where all are."""
+    """Returns one condition that is true where all of them are."""
     if len(exprs) == 1:
         return exprs[0]
     return Expr(" AND ".join(f"({e.sql})" for e in exprs), Type.BOOLEAN, " AND ".join(e.text for e in exprs))

@@ -1,8 +1,8 @@
-"""What a condition is made of, read from its SQL text: the parts that AND joins, and the two sides of a comparison.
+"""Cuts the SQL text of a condition into the parts that AND joins, and a comparison into its two sides.
 
-Nothing is parsed into a tree and generated again: the text is cut between tokens, so each piece means what it meant in
-the whole. Invariant: a cut is made only where no other operator of the same or a lower precedence stands beside it;
-what is in doubt stays whole.
+Nothing is parsed into a tree and generated again. The text is cut between tokens, so each piece means what it meant in
+the whole. Invariant: a cut is made only where no other operator of the same or a lower precedence is next to it; text
+that is in doubt stays whole.
 """
 
 from __future__ import annotations
@@ -26,31 +26,18 @@ _COMPARE = {
 _FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
-# beside one of these, a comparison is not the outermost operation, or it is not plain what is
+# Next to one of these, a comparison is not the outermost operation, or it is unclear what is.
 _WORDS = {
-    "and",
-    "or",
-    "not",
-    "xor",
-    "between",
-    "in",
-    "like",
-    "ilike",
-    "glob",
-    "similar",
-    "is",
-    "isnull",
-    "notnull",
-    "escape",
-    "collate",
-}
+    "and", "or", "not", "xor", "between", "in", "like", "ilike", "glob", "similar", "is", "isnull", "notnull",
+    "escape", "collate",
+}  # fmt: skip
 _SIGNS = {"<>", "!=", "==", "~", "!~", "@", "&", "|", "#", "?", "^", "->", "->>", "lambda", "any", "all", "some"}
 _OTHERS = frozenset(_WORDS | _SIGNS)
 
 
 @dataclass(frozen=True)
 class Compared:
-    """`left op right`, with op one of = < <= > >=."""
+    """A comparison `left op right`, with op one of = < <= > >=."""
 
     left: str
     op: str
@@ -63,7 +50,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class _Outer:
-    """A token that stands in no parentheses and in no CASE."""
+    """A token outside all parentheses and outside CASE."""
 
     word: str
     token: Token
@@ -71,7 +58,7 @@ class _Outer:
 
 @lru_cache(maxsize=4096)
 def tokens_of(sql: str) -> tuple[Token, ...] | None:
-    """The tokens of an expression; None if it cannot be cut."""
+    """Returns the tokens of an expression; None if it cannot be cut."""
     if not movable(sql):
         return None
     try:
@@ -81,7 +68,7 @@ def tokens_of(sql: str) -> tuple[Token, ...] | None:
 
 
 def parts_of(sql: str) -> list[str]:
-    """The conditions that AND joins; one if there is no AND, or if it is not plain where they end."""
+    """Returns the conditions that AND joins; one if there is no AND, or if it is unclear where they end."""
     sql = _unwrapped(sql)
     outer = _outer(sql)
     if outer is None or any(o.word == "or" for o in outer):
@@ -103,8 +90,8 @@ def parts_of(sql: str) -> list[str]:
 
 
 def comparisons_of(sql: str) -> list[Compared]:
-    """The comparisons that must all be true for the condition to be: one, two for BETWEEN, none if it is something
-    else."""
+    """Returns the comparisons that must all be true for the condition to be true: two for BETWEEN, one for a plain
+    comparison, none for anything else."""
     sql = _unwrapped(sql)
     outer = _outer(sql)
     if outer is None:
@@ -125,7 +112,7 @@ def comparisons_of(sql: str) -> list[Compared]:
 
 
 def _unwrapped(sql: str) -> str:
-    """Without parentheses around all of it."""
+    """Removes parentheses around the whole text."""
     while True:
         tokens = tokens_of(sql)
         if not tokens or tokens[0].token_type != TokenType.L_PAREN or closing_parenthesis(tokens, 0) != len(tokens) - 1:
@@ -134,7 +121,7 @@ def _unwrapped(sql: str) -> str:
 
 
 def closing_parenthesis(tokens: tuple[Token, ...], start: int) -> int | None:
-    """Where the parenthesis that opens at `start` closes."""
+    """Returns the index of the token that closes the parenthesis at `start`."""
     depth = 0
     for i in range(start, len(tokens)):
         depth += (tokens[i].token_type in _OPEN) - (tokens[i].token_type in _CLOSE)

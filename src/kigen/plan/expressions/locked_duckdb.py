@@ -1,17 +1,17 @@
-"""DuckDB as Kigen uses it, on the driver and in workers: it computes, and reaches nothing.
+"""Connects to DuckDB as Kigen uses it, on the driver and in workers: it computes, and cannot reach anything outside.
 
-No files, no network, no extensions beside those built in, times in UTC, and settings that cannot be changed back.
-Functions that can make much out of little are put behind macros of the same name that refuse to: DuckDB's own memory
-limit does not count the texts that they make. Invariant: equal expressions over equal rows give equal results in every
-connection made here. Cost: 10 ms per connection.
+It has no files, no network and only built-in extensions; times are in UTC, and the settings cannot be changed back.
+Functions that can produce a huge value from a small one are behind macros of the same name that refuse to, because
+DuckDB's own memory limit does not count the strings that they make. Invariant: equal expressions over equal rows give
+equal results in every connection made here. Cost: 10 ms per connection.
 """
 
 from __future__ import annotations
 
 import duckdb
 
-MADE_BYTES = 1 << 20  # of a text that repeat, lpad or rpad makes
-REPLACED_BYTES = 64 << 20  # that replacing in a text may come to
+MADE_BYTES = 1 << 20  # longest string that repeat, lpad or rpad may make
+REPLACED_BYTES = 64 << 20  # longest string that replacing may make
 TOO_LONG = "would make a text of more than"
 _LOCKED = {
     "threads": "1",
@@ -24,7 +24,7 @@ _LOCKED = {
 
 
 def connect(**more: str) -> duckdb.DuckDBPyConnection:
-    """A connection of its own, in memory. `more`: settings, which cannot be changed later."""
+    """Returns a new connection, in memory. `more` are further settings, which cannot be changed later."""
     connection = duckdb.connect(":memory:", config={**_LOCKED, **more})
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET Calendar = 'gregorian'")

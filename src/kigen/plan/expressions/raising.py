@@ -1,9 +1,9 @@
-"""Whether an expression might raise on some row: only what cannot may be evaluated on rows that the user's own order
-would keep from it.
+"""Decides whether an expression might raise on some row. Only an expression that cannot raise may be evaluated on rows
+that the user's own order would have kept from it.
 
-Might raise: a CAST that can fail, `::`, division by anything but a literal other than 0, shifts, and every function
-that is not known to be harmless. Overflow of `+`, `-` and `*` does not count: nearly every expression would be one that
-might raise. Cost: the tokens of the text; a CAST also asks DuckDB for the type of its operand, some 0.3 ms, remembered.
+These might raise: a CAST that can fail, `::`, division by anything but a non-zero literal, shifts, and every function
+that is not known to be safe. Overflow of `+`, `-` and `*` does not count, because then nearly every expression might
+raise. Cost: tokenizing the text; a CAST also asks DuckDB for the type of its operand, about 0.3 ms, cached.
 """
 
 from __future__ import annotations
@@ -15,53 +15,12 @@ from sqlglot.tokenizer_core import Token, TokenType
 from kigen.plan.binder.expressions.duckdb_types import DuckError, Types, describe, functions
 from kigen.plan.expressions.conditions import closing_parenthesis, tokens_of
 
-_SAFE = frozenset(
-    {
-        "abs",
-        "lower",
-        "upper",
-        "length",
-        "strlen",
-        "coalesce",
-        "nullif",
-        "ifnull",
-        "greatest",
-        "least",
-        "trim",
-        "ltrim",
-        "rtrim",
-        "round",
-    }
-    | {
-        "floor",
-        "ceil",
-        "ceiling",
-        "sign",
-        "concat",
-        "starts_with",
-        "ends_with",
-        "contains",
-        "prefix",
-        "suffix",
-        "reverse",
-        "replace",
-    }
-    | {
-        "substr",
-        "substring",
-        "strpos",
-        "instr",
-        "epoch_us",
-        "year",
-        "month",
-        "day",
-        "hour",
-        "minute",
-        "second",
-        "try_cast",
-        "if",
-    }
-)
+_SAFE = frozenset({
+    "abs", "lower", "upper", "length", "strlen", "coalesce", "nullif", "ifnull", "greatest", "least", "trim", "ltrim",
+    "rtrim", "round", "floor", "ceil", "ceiling", "sign", "concat", "starts_with", "ends_with", "contains", "prefix",
+    "suffix", "reverse", "replace", "substr", "substring", "strpos", "instr", "epoch_us", "year", "month", "day",
+    "hour", "minute", "second", "try_cast", "if",
+})  # fmt: skip
 _DIVISIONS = frozenset({TokenType.DIV, TokenType.MOD, TokenType.SLASH})
 _NUMBERS = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BIGINT"})
 _DOUBLES = _NUMBERS | {"HUGEINT", "UHUGEINT", "UBIGINT", "FLOAT", "DOUBLE"}
@@ -70,7 +29,7 @@ _TEXT = frozenset({"varchar", "string", "text"})
 
 @lru_cache(maxsize=4096)
 def may_raise(sql: str, types: Types) -> bool:
-    """Whether the expression over columns c0, c1, ... of these types might raise on some row."""
+    """Returns whether the expression over columns c0, c1, ... of these types might raise on some row."""
     tokens = tokens_of(sql)
     if tokens is None:
         return True
@@ -96,7 +55,7 @@ def _risky(sql: str, tokens: tuple[Token, ...], i: int, types: Types) -> bool:
 
 
 def _is_divisor(behind: tuple[Token, ...]) -> bool:
-    """Whether a literal other than 0 follows, and nothing that binds tighter than the division."""
+    """Returns whether a non-zero literal follows, with nothing that binds tighter than the division."""
     if not behind or behind[0].token_type != TokenType.NUMBER:
         return False
     if len(behind) > 1 and behind[1].text in ("**", "^", "::", "!", "[", "."):
@@ -108,7 +67,7 @@ def _is_divisor(behind: tuple[Token, ...]) -> bool:
 
 
 def _cast_may_fail(sql: str, tokens: tuple[Token, ...], start: int, types: Types) -> bool:
-    """CAST(x AS type): to text it cannot fail, nor from a number to a wider one."""
+    """Returns whether CAST(x AS type) can fail. It cannot fail to text, nor from a number to a wider one."""
     end = closing_parenthesis(tokens, start)
     if end is None or end - start < 4 or tokens[end - 2].text.lower() != "as":
         return True

@@ -1,4 +1,4 @@
-"""What an app file declares: connectors, streams, queries, and the app itself."""
+"""Defines what an app file declares: connectors, streams, queries, and the app itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kigen.plan.logical.streams import Scan
 from kigen.plan.logical.terms import Expr
 from kigen.plan.types import Schema
 
-LINK = "link"  # the connector of what travels between nodes; app files cannot name it
+LINK = "link"  # the connector between nodes; app files cannot name it
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class Connector:
 
 @dataclass(frozen=True)
 class Shed:
+    """The load shedder of a stream: `SHED ABOVE n PER SECOND [BY expr] [INTO connector]`."""
+
     above_per_second: float
     by: Expr | None = None
     into: Connector | None = None
@@ -34,6 +36,8 @@ class Shed:
 
 @dataclass(frozen=True)
 class SourceStream:
+    """A stream that the app declares and a connector feeds."""
+
     name: str
     schema: Schema
     source: Connector
@@ -42,9 +46,7 @@ class SourceStream:
     on_error_skip: bool = False
     shed: Shed | None = None
     buffer: int | None = None
-    ahead_us: int | None = (
-        None  # how far ahead a row may be dated; None: an hour for live streams, as far as it likes for files
-    )
+    ahead_us: int | None = None  # how far ahead a row may be dated; None: an hour for live streams, any time for files
 
     def __repr__(self) -> str:
         """Keeps the class's first name: a stored placement is recognized by a digest of this text."""
@@ -60,22 +62,23 @@ class Query:
     firm: bool = False
     cost_us: int | None = None
     into: Connector | None = None
-    level: int = 0  # of a node's own queries: how many links lie below it at most
+    level: int = 0  # of a node's own queries: the most links that lie below it
 
     @property
     def schema(self) -> Schema:
         return self.root.schema
 
     @property
-    def apart(self) -> tuple[int | None, int]:
-        """Queries that differ in this share nothing: one with a FIRM deadline may miss tuples that others hold; and a
-        task in which a query of a higher level waits for what another node makes of a lower one's results would wait
-        for itself."""
+    def sharing_group(self) -> tuple[int | None, int]:
+        """Returns the group of queries that this query may share state with: queries of different groups share nothing.
+        A query with a FIRM deadline may lack tuples that others hold. A task would wait for itself if a query of a
+        higher level waited for what another node computes from the results of a lower one."""
         return self.deadline_us if self.firm else None, self.level
 
     @property
     def sent(self) -> bool:
-        """Its results go to another node, as rows of a queue (kigen.lifetimes.exchange.sent), not as lines."""
+        """Returns whether its results go to another node, as rows of a queue (kigen.lifetimes.exchange.sent), not as
+        lines."""
         return self.into is not None and self.into.name == LINK
 
     @property
@@ -88,15 +91,12 @@ class App:
     streams: tuple[SourceStream, ...]
     queries: tuple[Query, ...]
     directory: str = "."  # of the app file: relative paths start there
-    first_number: int = (
-        0  # of operators: nodes that exchange tuples number theirs apart, so that holders cannot be mixed up
-    )
-    replicated: bool = False  # others compute the same: rows must come in the same order, with the same holders
-    secret: int = field(
-        default=0, repr=False
-    )  # keys of rows are hashed with it, so that nobody can craft rows that meet
-    sharing: bool = True  # of joins that differ in their windows; off only to measure what it brings
-    warnings: tuple[CqlWarning, ...] = field(default=(), compare=False, repr=False)  # what costs more than it may seem
+    # Nodes that exchange tuples number their operators from different numbers, so that holders stay distinct.
+    first_number: int = 0
+    replicated: bool = False  # another replica computes the same: order of rows and holders must be the same
+    secret: int = field(default=0, repr=False)  # salts the hashes of keys, so that nobody can craft rows that collide
+    sharing: bool = True  # whether joins that differ in their windows share work; off only to measure its effect
+    warnings: tuple[CqlWarning, ...] = field(default=(), compare=False, repr=False)
 
     def stream(self, name: str) -> SourceStream:
         return next(s for s in self.streams if s.name == name)

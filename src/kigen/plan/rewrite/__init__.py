@@ -1,4 +1,4 @@
-"""Rewrites of bound plans: same rows at every instant, less work."""
+"""Rewrites bound plans: the same rows at every instant, with less work."""
 
 from kigen.plan.rewrite.rules import RULES, rewrite
 

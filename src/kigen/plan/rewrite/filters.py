@@ -1,6 +1,6 @@
-"""Filters taken apart and put together: what the rules have in common.
+"""Takes filters apart and puts them together, for all rewrite rules.
 
-Invariant: `parts` of a condition are true together exactly where the condition is.
+Invariant: the `parts` of a condition are all true exactly where the condition is true.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kigen.plan.types import Schema, Type
 
 
 def parts(condition: Expr, schema: Schema) -> list[Expr]:
-    """The conditions that AND joins, over the same columns."""
+    """Returns the conditions that AND joins, over the same columns."""
     pieces = parts_of(condition.sql)
     if len(pieces) == 1:
         return [condition]
@@ -32,7 +32,7 @@ def parts(condition: Expr, schema: Schema) -> list[Expr]:
 
 
 def _as_condition(sql: str, schema: Schema) -> str:
-    """`a AND b` takes numbers for conditions; alone, each needs a CAST."""
+    """Casts a number to a condition: `a AND b` accepts numbers, but alone each of them needs a CAST."""
     return sql if describe(sql, types_of(schema)).type == "BOOLEAN" else f"CAST({sql} AS BOOLEAN)"
 
 
@@ -41,7 +41,8 @@ def risky(condition: Expr, schema: Schema) -> bool:
 
 
 def on_top(node: PlanNode, conditions: Sequence[Expr]) -> PlanNode:
-    """The rows for which all conditions are true; one filter of both, if the node is one that cannot raise."""
+    """Returns the rows for which all conditions are true. Merges them into the node if it is a filter that cannot
+    raise."""
     kept = list(dict.fromkeys(conditions))
     if not kept:
         return node
@@ -53,7 +54,7 @@ def on_top(node: PlanNode, conditions: Sequence[Expr]) -> PlanNode:
 
 
 class Uses:
-    """How many places read each sub-plan: other nodes, and queries whose result it is."""
+    """Counts the readers of each sub-plan: other nodes, and queries whose result it is."""
 
     def __init__(self, roots: Sequence[PlanNode]) -> None:
         self._counts = Counter(dict.fromkeys(roots, 1))
@@ -65,5 +66,6 @@ class Uses:
                     self._counts.update(set(node.children))
 
     def shared(self, node: PlanNode) -> bool:
-        """Whether a change for one reader would make the others compute it anew."""
+        """Returns whether the sub-plan has several readers, so that a change for one would make the others compute it
+        again."""
         return self._counts[node] > 1

@@ -1,9 +1,9 @@
-"""Cuts a filter so that conditions that cannot raise are tested first, and those that might see only the rows that are
-left.
+"""Cuts a filter so that conditions that cannot raise are tested first, and conditions that might raise see only the
+rows that are left.
 
-SQL's `x <> 0 AND 10 // x > 1` must not divide by 0, and DuckDB's WHERE does not; one expression would evaluate both
-sides on all rows. Invariant: conditions that might raise keep the order they were written in, each in a filter of its
-own.
+SQL's `x <> 0 AND 10 // x > 1` must not divide by 0, and DuckDB's WHERE does not. As one expression, both sides would be
+evaluated on all rows. Invariant: conditions that might raise keep the order in which they were written, each in a
+filter of its own.
 """
 
 from __future__ import annotations

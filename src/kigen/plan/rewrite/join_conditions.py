@@ -1,10 +1,9 @@
-"""Gives a join the conditions that a filter right above it tests: an equality of both sides becomes a key, the rest its
-own conditions.
+"""Moves the conditions of a filter into the join right below it: an equality of both sides becomes a key, and the rest
+become conditions of the join.
 
-`SELECT ... FROM (SELECT ... FROM a, b) WHERE x = y` is a cross product as written; the pairs are many more than the
-rows that are left. Invariant: only conditions that cannot raise are taken, and a join that something else reads, too,
-is left alone. The columns above stay what they were: where keys or hints need columns of their own, a projection takes
-them away again.
+`SELECT ... FROM (SELECT ... FROM a, b) WHERE x = y` is a cross product as written, with many more pairs than rows that
+are left. Invariant: only conditions that cannot raise are moved, and a join with other readers is left alone. The
+columns above stay the same: where keys or hints need columns of their own, a projection removes them again.
 """
 
 from __future__ import annotations

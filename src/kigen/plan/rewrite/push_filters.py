@@ -1,17 +1,17 @@
-"""Moves conditions that cannot raise down the plan, as far as they mean the same: into sub-queries, joins, aggregates,
-set operations.
+"""Moves conditions that cannot raise down the plan as far as they keep their meaning: into subqueries, joins,
+aggregates and set operations.
 
 | passes | where |
 |---|---|
 | Filter | always |
-| Project | its expressions put in place of its columns, if the condition still cannot raise |
-| Join | into the side that it reads; through equal keys into the other side, too |
-| Aggregate | if it reads keys only, and there are keys |
+| Project | with its expressions in place of its columns, if the condition still cannot raise |
+| Join | into the side that it reads, and through equal keys into the other side |
+| Aggregate | if there are keys and it reads only keys |
 | Distinct, UnionAll, Except, Intersect | into every input |
-| Window, ToStream | never: a row that is filtered away earlier would not push others out of a ROWS window |
+| Window, ToStream | never: a row removed earlier would not push others out of a ROWS window |
 
-Invariant: a sub-plan that something else reads, too, is not entered: the condition stays above it, and the sub-plan is
-computed once. A filter of which nothing moves stays as it is. Cost: linear in the plan, times the conditions that move.
+Invariant: a condition does not enter a sub-plan with several readers; it stays above, and the sub-plan is computed
+once. A filter from which nothing moves stays as it is. Cost: linear in the plan, times the conditions that move.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Push:
         self._done: dict[int, PlanNode] = {}  # by identity: equal nodes may differ in names
 
     def rewritten(self, node: PlanNode) -> PlanNode:
-        """The node with all conditions below it as low as they go."""
+        """Returns the node with all conditions below it as low as possible."""
         if id(node) not in self._done:
             self._done[id(node)] = (
                 self._filter(node, []) if isinstance(node, Filter) else with_children(node, self.rewritten)
@@ -44,7 +44,7 @@ class _Push:
         return self._done[id(node)]
 
     def pushed(self, node: PlanNode, conditions: list[Expr]) -> PlanNode:
-        """The rows of the node for which all conditions are true. None of them can raise."""
+        """Returns the rows of the node for which all conditions are true. None of the conditions can raise."""
         inside = [c for c in conditions if self._passes(node, c)]
         if not inside:
             return on_top(self.rewritten(node), conditions)
@@ -80,7 +80,8 @@ class _Push:
         return with_children(node, lambda child: self.pushed(child, conditions))
 
     def _filter(self, node: Filter, conditions: list[Expr]) -> PlanNode:
-        """Its own conditions go on with those from above; what might raise stays, above all the others."""
+        """Moves the filter's own conditions down together with those from above. Those that might raise stay, above
+        all."""
         own = parts(node.predicate, node.schema)
         held = [c for c in own if risky(c, node.schema)]
         going = [c for c in own if c not in held] + conditions
@@ -107,8 +108,8 @@ class _Push:
         return replace(node, left=self.pushed(node.left, left), right=self.pushed(node.right, right))
 
     def _through_keys(self, condition: Expr, equal: dict[int, int], other: PlanNode) -> list[Expr]:
-        """A condition over key columns holds for the other side's, too. Not of DOUBLE: 0.0 equals -0.0, but is written
-        otherwise."""
+        """Returns a condition on key columns for the other side's keys, where it also holds. DOUBLE keys are excluded,
+        because 0.0 equals -0.0 but is written differently."""
         used = columns_of(condition.sql)
         if not used or not used <= equal.keys() or any(other.schema[equal[c]].type is Type.DOUBLE for c in used):
             return []

@@ -1,8 +1,8 @@
-"""The rewrite rules in their order, and `rewrite`, which applies them to the queries of an app.
+"""Lists the rewrite rules in their order; `rewrite` applies them to the queries of an app.
 
-A rule takes the roots of queries that may share sub-plans and gives as many roots. Invariant: each root gives the same
+A rule takes the roots of queries that may share sub-plans and returns as many roots. Invariant: each root has the same
 rows with the same lifetimes and column names at every instant, raises on no row on which it did not raise before, and a
-sub-plan that several places share is still shared afterwards. A new rule is a file here and a line in RULES.
+sub-plan that was shared is still shared afterwards. A new rule is a file here and a line in RULES.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from kigen.plan.rewrite.push_filters import push_filters
 Rule = Callable[[list[PlanNode]], list[PlanNode]]
 
 RULES: tuple[Rule, ...] = (
-    guard_filters,  # what cannot raise below what might: only the former moves
+    guard_filters,  # separates conditions that cannot raise, which may move, from those that might
     push_filters,
-    join_conditions,  # what stopped above a join because it reads both sides
+    join_conditions,  # takes what stopped above a join because it reads both sides
 )
 
 
 def rewrite(queries: tuple[Query, ...]) -> tuple[Query, ...]:
-    """The same queries, rewritten. Queries that share nothing (`Query.apart`) are rewritten apart."""
+    """Returns the same queries, rewritten. Groups of queries that share nothing (`Query.sharing_group`) are rewritten
+    separately."""
     done: dict[str, Query] = {}
-    for apart in dict.fromkeys(q.apart for q in queries):
-        group = [q for q in queries if q.apart == apart]
+    for shared in dict.fromkeys(q.sharing_group for q in queries):
+        group = [q for q in queries if q.sharing_group == shared]
         roots = [q.root for q in group]
         for rule in RULES:
             roots = rule(roots)

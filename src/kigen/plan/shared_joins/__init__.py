@@ -1,1 +1,1 @@
-"""Finds joins that differ only in their windows, and plans them as one."""
+"""Finds joins that differ only in their windows and plans them as one."""

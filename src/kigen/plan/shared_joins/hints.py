@@ -1,9 +1,9 @@
-"""A join without the columns that were computed for hints alone, and how to make them again above it.
+"""Removes the columns of a join that were computed only for hints, and computes them again above it.
 
 An expression such as `a.ts + INTERVAL 5 SECOND` in an inequality becomes a column below the join, so that an index can
-use it. Joins that differ in such conditions only are still of one family (kigen.plan.shared_joins.sharing), so there
-these columns are computed above the join instead. Invariant: conditions that give hints cannot raise, so neither can
-these expressions, wherever they are computed.
+use it. Joins that differ only in such conditions still belong to one family (kigen.plan.shared_joins.sharing), so there
+these columns are computed above the join. Invariant: conditions that give hints cannot raise, so these expressions
+cannot raise either, wherever they are computed.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from kigen.plan.logical import Expr, Join, PlanNode, Project
 
 @dataclass(frozen=True)
 class Plain:
-    """`restore` gives the columns of the join as it was, over those of `join`; empty if they are the same."""
+    """A join without columns for hints. `restore` computes the original columns over those of `join`; empty if they are
+    the same."""
 
     join: Join
     restore: tuple[Expr, ...] = ()
 
 
 def without_computed_hints(join: Join) -> Plain:
-    """The join without columns that only its comparisons read."""
+    """Returns the join without columns that only its comparisons read."""
     width = len(join.left.schema)
     read = columns_of(join.residual.sql) if join.residual is not None else frozenset()
     left_read = {c for c in read if c < width} | set(join.left_keys)
@@ -57,8 +58,7 @@ def without_computed_hints(join: Join) -> Plain:
 
 
 class _Side:
-    """An input of a join: `dropped` are columns that a projection appends to all of its input's columns, for hints
-    alone."""
+    """An input of a join. `dropped` are columns that a projection appends to its input's columns for hints only."""
 
     def __init__(self, node: PlanNode, hints: set[int]) -> None:
         self.node = node
@@ -72,7 +72,7 @@ class _Side:
         return column - sum(c < column for c in self.dropped)
 
     def made(self, column: int) -> Expr | None:
-        """The expression of a dropped column, over the columns that remain."""
+        """Returns the expression of a dropped column, over the columns that remain."""
         return self.node.exprs[column] if column in self.dropped and isinstance(self.node, Project) else None
 
     def without(self) -> PlanNode:

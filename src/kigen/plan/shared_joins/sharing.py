@@ -1,11 +1,11 @@
-"""Joins that differ in their windows become shares of one: `share_joins` rewrites the plans of queries
+"""Turns joins that differ in their windows into shares of one join: `share_joins` rewrites the plans of queries
 (docs/decisions/005).
 
-A family are the inner equi-joins of the same two streams on the same keys, each stream in a RANGE (or NOW) window, or
-each in a ROWS window. Conditions that all of a family have stay inside the join; those that only some have are tested
-above it, by their query. Such a condition may have to pass projections below the join: it does where they hand its
-columns on and cannot raise; else it must agree. Invariant: at every instant each query's rows are those of its own
-join. Cost: linear in the size of the plans.
+A family consists of the inner equi-joins of the same two streams on the same keys, with both streams in RANGE (or NOW)
+windows, or both in ROWS windows. Conditions that all members of a family have stay inside the join; the others are
+tested above it, by their query. Such a condition may have to pass projections below the join. It can if they pass its
+columns on and cannot raise; else all members must have it. Invariant: at every instant, each query's rows are those of
+its own join. Cost: linear in the size of the plans.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ Step = Filter | Project
 
 
 def share_joins(queries: tuple[Query, ...]) -> tuple[Query, ...]:
-    """The same queries; where their plans hold joins of one family, over shares of one join. Queries with a FIRM
-    deadline may miss tuples that others hold: they share among themselves, deadline by deadline."""
-    shared = {
-        q.name: q for apart in {q.apart for q in queries} for q in _share([q for q in queries if q.apart == apart])
-    }
+    """Returns the same queries, with joins of one family replaced by shares of one join. Queries with a FIRM deadline
+    may lack tuples that others hold, so they share only with queries of the same deadline."""
+    groups = {q.sharing_group for q in queries}
+    shared = {q.name: q for group in groups for q in _share([q for q in queries if q.sharing_group == group])}
     return tuple(shared[query.name] for query in queries)
 
 
@@ -49,16 +48,15 @@ def _share(queries: list[Query]) -> list[Query]:
     return [replace(query, root=rewrite(query.root)) for query in queries]
 
 
-# --- what may be shared
-# -------------------------------------------------------------------------------------------------
+# --- what may be shared ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Side:
     window: Window  # NOW is a RANGE of one microsecond
     steps: tuple[Step, ...]  # from the window up to the join
-    firm: tuple[Step, ...]  # those that cannot be tested above the join instead
-    loose: tuple[Expr, ...]  # those that can, over the columns of the side
+    firm: tuple[Step, ...]  # steps that cannot be tested above the join
+    loose: tuple[Expr, ...]  # conditions that can, over the columns of the side
 
     def stacked(self, size: int, with_loose: bool) -> PlanNode:
         node: PlanNode = replace(self.window, size=size)
@@ -70,7 +68,7 @@ class _Side:
 @dataclass(frozen=True)
 class _Member:
     join: Join
-    plain: Plain  # the join without columns that are computed for hints
+    plain: Plain  # the join without the columns computed for hints
     left: _Side
     right: _Side
 
@@ -80,7 +78,7 @@ class _Member:
 
     @property
     def core(self) -> Join:
-        """What all of a family have in common: equal cores, one family."""
+        """Returns what all members of a family have in common: joins with equal cores are one family."""
         left, right = self.left.stacked(0, False), self.right.stacked(0, False)
         return replace(self.plain.join, left=left, right=right, residual=None, comparisons=())
 
@@ -105,7 +103,7 @@ def _side(node: PlanNode) -> _Side | None:
     for i in reversed(range(len(steps))):
         loose[i] = _loose(steps, i)
         if loose[i] is None and _filters_and_may_raise(steps[i]):
-            break  # what is below may guard it
+            break  # conditions below may guard it
     firm = tuple(step for step, expr in zip(steps, loose, strict=True) if expr is None)
     return _Side(
         replace(node, kind=_KINDS[node.kind], size=size), tuple(steps), firm, tuple(e for e in loose if e is not None)
@@ -113,7 +111,7 @@ def _side(node: PlanNode) -> _Side | None:
 
 
 def _loose(steps: list[Step], place: int) -> Expr | None:
-    """The filter at `place` over the columns of the side; None if it cannot be tested there."""
+    """Returns the filter at `place` over the columns of the side; None if it cannot be tested there."""
     step = steps[place]
     if not isinstance(step, Filter) or not movable(step.predicate.sql):
         return None
@@ -132,8 +130,7 @@ def _filters_and_may_raise(step: Step) -> bool:
     return isinstance(step, Filter) and may_raise(step.predicate.sql, types_of(step.schema))
 
 
-# --- the shared join, and what stands on it
-# -----------------------------------------------------------------------------
+# --- the shared join, and the shares above it ------------------------------------------------------------------------
 
 
 class _Family:
@@ -157,7 +154,8 @@ class _Family:
         node: PlanNode = JoinShare(shared, member.sizes, tuple(c.name for c in plain.schema))
         tests = self._tests(member, len(plain.left.schema))
         risky = [test for test in tests if may_raise(test.sql, types_of(node.schema))]
-        for group in ([test for test in tests if test not in risky], risky):  # what cannot raise guards what might
+        # Conditions that cannot raise guard those that might.
+        for group in ([test for test in tests if test not in risky], risky):
             node = Filter(node, all_of(group)) if group else node
         restore = member.plain.restore
         return Project(node, restore, tuple(c.name for c in join.schema)) if restore else node
@@ -176,7 +174,7 @@ def _agree(values: Iterable[object]) -> bool:
 
 
 class _Rewrite:
-    """Nodes with the joins of families replaced; equal nodes become one object."""
+    """Replaces the joins of families in plans; equal nodes become one object."""
 
     def __init__(self, families: dict[Join, _Family]) -> None:
         self._families = families
@@ -192,7 +190,7 @@ class _Rewrite:
         if family is None:
             return self._inside(node)
         assert isinstance(node, Join)
-        shared = self(family.shared)  # a stream that it reads may come from a shared join, too
+        shared = self(family.shared)  # a stream that it reads may itself come from a shared join
         assert isinstance(shared, SharedJoin)
         return family.share(node, shared)
 

@@ -1,7 +1,7 @@
-"""The shared joins of a task, seen as the work that their policies order: slices, groups and weights.
+"""Divides the shared joins of a task into the work that policies order: slices, groups and weights.
 
 Slice i of a join holds the matches beyond the (i-1)-th reach up to the i-th, and serves every query whose windows reach
-so far. `explain` shows it; policies run over it. Cost: a walk over the plans.
+that far. `explain` shows the slices, and policies schedule them. Cost: a walk over the plans.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from kigen.plan.tasks import Task
 
 @dataclass(frozen=True)
 class JoinSlices:
-    """`queries[i]` are those whose windows end with slice i: it serves them and all after them."""
+    """Slices of one join. `queries[i]` are those whose windows end with slice i; the slice serves them and all after
+    them."""
 
     join: SharedJoin
     hull: WindowHull  # over the reaches, in microseconds (RANGE) or rows (ROWS)
@@ -31,7 +32,7 @@ class JoinSlices:
 
 
 def why_whole(task: Task) -> str | None:
-    """Why the slices of the task's shared join cannot run apart from each other; None if they can."""
+    """Returns why the slices of the task's shared join cannot run separately; None if they can."""
     joins = join_slices(task)
     if len(joins) != 1:
         return "it has several shared joins" if joins else "it has no shared join"
@@ -53,8 +54,8 @@ def why_whole(task: Task) -> str | None:
 
 
 def why_together(task: Task, app: App) -> str | None:
-    """The same of a run on live streams: tuples must wait, and in the order of their timestamps, so that what a slice
-    passes over can be told by time."""
+    """Returns why the slices cannot run separately on live streams; None if they can. Tuples must wait in the order of
+    their timestamps, so that time alone identifies the tuples that a slice has passed."""
     streams = [app.stream(name) for name in task.streams]
     if (why := why_whole(task)) is not None:
         return why
@@ -68,7 +69,7 @@ def why_together(task: Task, app: App) -> str | None:
 
 
 def join_slices(task: Task) -> tuple[JoinSlices, ...]:
-    """Of every shared join of the task, in the order they are met."""
+    """Returns the slices of every shared join of the task, in the order of the plans."""
     readers: dict[SharedJoin, dict[int, dict[str, None]]] = {}
     for query in task.queries:
         for node in query.root.walk():

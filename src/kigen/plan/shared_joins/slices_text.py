@@ -1,4 +1,4 @@
-"""The slices of shared joins as `explain` shows them: lines below the join, and JSON."""
+"""Describes the slices of shared joins for `explain`: as lines below the join, and as JSON."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _NAMES_SHOWN = 6
 
 
 def slice_lines(task: Task, app: App) -> dict[PlanNode, list[str]]:
-    """For each shared join of the task a line for each slice: how far, for whom, and its group and weight; and whether
-    they run apart."""
+    """Returns one line per slice for each shared join of the task: its span, its queries, its group and weight; and
+    whether the slices run separately."""
     why = why_together(task, app)
     how = (
         "one after the other under --policy mqt, mandf or admandf"
@@ -30,7 +30,8 @@ def slice_lines(task: Task, app: App) -> dict[PlanNode, list[str]]:
 
 
 def slices_json(task: Task, app: App) -> list[tuple[SharedJoin, dict[str, Any]]]:
-    """`together`: why all slices run together whatever the policy; null if they need not."""
+    """Returns the slices as JSON. `together` says why all slices run together under every policy; null if they need
+    not."""
     return [(slices.join, {**_json(slices), "together": why_together(task, app)}) for slices in join_slices(task)]
 
 
@@ -74,5 +75,5 @@ def _group(slices: JoinSlices, i: int) -> int:
 
 
 def _weight(slices: JoinSlices, i: int) -> float:
-    """Windows finished for each second, or row, of window worked through."""
+    """Returns how many windows are finished per second, or per row, of window processed."""
     return slices.hull.weights[i] * (_SECOND_US if slices.by_time else 1)

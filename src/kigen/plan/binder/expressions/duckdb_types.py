@@ -70,9 +70,8 @@ def describe(sql: str, types: Types) -> Bound:
     duck = _connection()
     with duck.lock:
         try:
-            check_functions(
-                duck.rows, sql, functions().keys()
-            )  # first, because DuckDB evaluates constants while it binds
+            # First, because DuckDB evaluates constants while it binds.
+            check_functions(duck.rows, sql, functions().keys())
             bound = _describe(duck, sql, duck.table(types))
             check_columns(duck.rows, sql)
         except NotAllowed as error:
