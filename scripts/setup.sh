@@ -40,7 +40,7 @@ if [ ! -x .venv/bin/python ]; then
     say "could not make a virtual environment: install python3-venv (Debian: apt-get install python3-venv) and run this again." >&2; exit 1; }
 fi
 say "installing packages (the first time takes a few minutes: Spark is large)"
-.venv/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,nodes,picture]' -e lab
+.venv/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,docs,nodes,picture]' -e lab
 .venv/bin/python -m compileall -q src lab/src || true
 say "warming up Spark (half a minute, once)"
 .venv/bin/kigen warm >/dev/null || say "Spark will start more slowly than it could; everything works"
