@@ -5,17 +5,9 @@ resolved every name. An expression is text that DuckDB evaluates over those posi
 """
 
 from kigen.plan.logical.app import LINK, App, Connector, Query, Shed, SourceStream
-from kigen.plan.logical.node import PlanNode, UnaryNode
-from kigen.plan.logical.relational import (
-    Aggregate,
-    Distinct,
-    Except,
-    Filter,
-    Intersect,
-    Join,
-    Project,
-    UnionAll,
-)
+from kigen.plan.logical.node import BinaryNode, PlanNode, UnaryNode
+from kigen.plan.logical.relational import Aggregate, Filter, Join, Project
+from kigen.plan.logical.sets import Distinct, Except, Intersect, UnionAll
 from kigen.plan.logical.streams import Received, Scan, StreamKind, ToStream, Window, WindowKind
 from kigen.plan.logical.terms import Agg, AggFunc, Comparison, Expr, Place
 
@@ -25,6 +17,7 @@ __all__ = [
     "AggFunc",
     "Aggregate",
     "App",
+    "BinaryNode",
     "Comparison",
     "Connector",
     "Distinct",

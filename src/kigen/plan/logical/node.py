@@ -1,4 +1,4 @@
-"""The base class of plan nodes: all that explain, estimates, warnings and memory reports ask of a node.
+"""Defines the base class of plan nodes: everything that explain, estimates, warnings and memory reports ask of a node.
 
 A new node class defines `schema` and `children`. Every other member has a default that is right for a simple operator;
 a node overrides those for which it is not. Nothing outside the class has to know the new node
@@ -7,12 +7,12 @@ a node overrides those for which it is not. Nothing outside the class has to kno
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from kigen.plan.estimates import DEFAULT_RATE, Rates
-from kigen.plan.types import Schema
+from kigen.plan.types import Column, Schema, Type
 
 
 @dataclass(frozen=True)
@@ -25,17 +25,18 @@ class PlanNode:
 
     @property
     def schema(self) -> Schema:
-        """The output columns."""
+        """Returns the output columns."""
         raise AttributeError("schema")
 
     @property
     def children(self) -> tuple[PlanNode, ...]:
-        """The nodes whose output the operator reads."""
+        """Returns the nodes whose output the operator reads."""
         return ()
 
     @property
     def is_stream(self) -> bool:
-        """Whether the node gives a stream (tuples with a time) rather than a relation (tuples with a lifetime)."""
+        """Returns whether the node produces a stream (tuples with a time) and not a relation (tuples with a
+        lifetime)."""
         return False
 
     def walk(self) -> Iterator[PlanNode]:
@@ -55,7 +56,7 @@ class PlanNode:
 
     @property
     def acts_periodically(self) -> bool:
-        """Whether the operator gives rows at every multiple of a span, so that it never comes to an end by itself."""
+        """Returns whether the operator produces rows at every multiple of a span, so that it never ends by itself."""
         return False
 
     # --- words --------------------------------------------------------------------------------------------------------
@@ -81,24 +82,24 @@ class PlanNode:
 
     @property
     def shown_children(self) -> tuple[PlanNode, ...]:
-        """The nodes that `explain` shows below this one."""
+        """Returns the nodes that `explain` shows below this one."""
         return self.input_relations
 
     # --- state --------------------------------------------------------------------------------------------------------
 
     @property
     def input_relations(self) -> tuple[PlanNode, ...]:
-        """The relations that the operator keeps tuples of, in the order of the operator's `kept_of_inputs`."""
+        """Returns the relations that the operator keeps tuples of, in the order of the operator's `kept_of_inputs`."""
         return self.children
 
     @property
     def is_windowed(self) -> bool:
-        """Whether the rows are the tuples of a window, perhaps filtered and projected."""
+        """Returns whether the rows are the tuples of a window, perhaps filtered and projected."""
         return False
 
     @property
     def is_unbounded(self) -> bool:
-        """Whether an UNBOUNDED window lies below, so that kept rows never leave by themselves."""
+        """Returns whether an UNBOUNDED window lies below, so that kept rows never leave by themselves."""
         return any(below.is_unbounded for below in self.input_relations)
 
     def kept_for_ever(self, stream: str) -> str | None:
@@ -116,7 +117,7 @@ class PlanNode:
         return self.children[0].most_rows(rates) if self.children else DEFAULT_RATE
 
     def has_one_row(self) -> bool:
-        """Whether the relation never holds more than one row."""
+        """Returns whether the relation never holds more than one row."""
         return False
 
 
@@ -133,3 +134,25 @@ class UnaryNode(PlanNode):
     @property
     def schema(self) -> Schema:
         return self.child.schema
+
+
+@dataclass(frozen=True)
+class BinaryNode(PlanNode):
+    """A node with two children."""
+
+    left: PlanNode
+    right: PlanNode
+
+    @property
+    def children(self) -> tuple[PlanNode, ...]:
+        return (self.left, self.right)
+
+
+def counted(count: int, one: str) -> str:
+    """Writes a number with its noun: 1 group, 2 groups."""
+    return f"{count:,} {one}{'' if count == 1 else 's'}"
+
+
+def many_values(columns: Iterable[Column]) -> bool:
+    """Returns whether the columns can have ever more different values, as all but BOOLEAN columns can."""
+    return any(column.type is not Type.BOOLEAN for column in columns)

@@ -1,23 +1,22 @@
-"""Nodes from relations to a relation: selection, projection, joins, aggregates and set operations."""
+"""Nodes that turn relations into a relation: filters, projections, joins and aggregates."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from kigen.plan.estimates import ENDLESS, KEPT_SHARE, Rates, joined_rows
-from kigen.plan.logical.node import PlanNode, UnaryNode
+from kigen.plan.logical.node import BinaryNode, PlanNode, UnaryNode, counted, many_values
 from kigen.plan.logical.terms import Agg, Comparison, Expr, Place
-from kigen.plan.types import Column, Schema, Type
+from kigen.plan.types import Column, Schema
 
 
 @dataclass(frozen=True)
 class Filter(UnaryNode):
     hands_rows_on: ClassVar[bool] = True
 
-    predicate: Expr  # BOOLEAN; a row stays where it is true
+    predicate: Expr  # BOOLEAN; a row stays if it is true
 
     def label(self) -> str:
         return f"filter {_named(self.predicate, self.child)}"
@@ -60,20 +59,10 @@ class Project(UnaryNode):
 
 
 @dataclass(frozen=True)
-class _Binary(PlanNode):
-    left: PlanNode
-    right: PlanNode
-
-    @property
-    def children(self) -> tuple[PlanNode, ...]:
-        return (self.left, self.right)
-
-
-@dataclass(frozen=True)
-class Join(_Binary):
-    """Inner join; columns of left, then right. Keys are equal-typed column pairs (NULL matches nothing); no keys: cross
-    join. `residual` is over the joined columns (c0.. of left, then right). `comparisons` hold for every row for which
-    the residual is true: an index may use them to find candidates, and the residual decides."""
+class Join(BinaryNode):
+    """An inner join; its columns are those of left, then right. Keys are pairs of columns of one type (NULL matches
+    nothing); a join without keys is a cross join. `residual` is over the joined columns. `comparisons` hold for every
+    row for which the residual is true: an index may use them to find candidates, and the residual decides."""
 
     left_keys: tuple[int, ...] = ()
     right_keys: tuple[int, ...] = ()
@@ -115,8 +104,8 @@ class Join(_Binary):
 
 @dataclass(frozen=True)
 class Aggregate(PlanNode):
-    """Columns: the keys, then the aggregates. A global aggregate (no keys) has its one row while any of `presence`, the
-    windowed streams below it, holds a tuple; `presence` is empty otherwise."""
+    """Groups and aggregates; its columns are the keys, then the aggregates. A global aggregate (no keys) has one row
+    while any of `presence`, the windowed streams below it, holds a tuple; with keys, `presence` is empty."""
 
     child: PlanNode
     keys: tuple[int, ...]
@@ -134,7 +123,7 @@ class Aggregate(PlanNode):
 
     @property
     def shown_children(self) -> tuple[PlanNode, ...]:
-        """Presence windows mostly lie below the input and are shown there."""
+        """Returns the input, and the presence windows that are not shown below it."""
         below = set(self.child.walk()) if self.presence else set()
         return (self.child, *(window for window in self.presence if window not in below))
 
@@ -156,7 +145,7 @@ class Aggregate(PlanNode):
         return f"versions of {self._grouping()}"
 
     def state_text(self, count: int) -> str:
-        return f"{self._grouping()}: {_count(count, 'group')}"
+        return f"{self._grouping()}: {counted(count, 'group')}"
 
     def _grouping(self) -> str:
         names = [self.child.schema[k].name for k in self.keys]
@@ -164,7 +153,7 @@ class Aggregate(PlanNode):
 
     def kept_for_ever(self, stream: str) -> str | None:
         keys = self.schema[: len(self.keys)]
-        if not _many_values(keys):
+        if not many_values(keys):
             return None
         names = ", ".join(dict.fromkeys(c.name for c in keys))
         return f"GROUP BY keeps a group for every value of {names} that {stream} ever had"
@@ -177,83 +166,6 @@ class Aggregate(PlanNode):
 
     def has_one_row(self) -> bool:
         return not self.keys
-
-
-@dataclass(frozen=True)
-class UnionAll(PlanNode):
-    """Inputs of equal column types; names from the first."""
-
-    hands_rows_on: ClassVar[bool] = True
-
-    inputs: tuple[PlanNode, ...]
-
-    @property
-    def children(self) -> tuple[PlanNode, ...]:
-        return self.inputs
-
-    @property
-    def schema(self) -> Schema:
-        return self.inputs[0].schema
-
-    def label(self) -> str:
-        return "union all"
-
-    def rows_alive(self, rates: Rates) -> float:
-        return min(ENDLESS, sum(child.rows_alive(rates) for child in self.inputs))
-
-    def most_rows(self, rates: Rates) -> float:
-        return min(ENDLESS, sum(child.most_rows(rates) for child in self.inputs))
-
-
-class _KeepsDifferentRows(PlanNode):
-    """Texts of the operators that count equal rows: DISTINCT, EXCEPT, INTERSECT."""
-
-    def rows_text(self) -> str:
-        return f"versions of {type(self).__name__.upper()}"
-
-    def state_text(self, count: int) -> str:
-        return f"{type(self).__name__.upper()}: {_count(count, 'row')}"
-
-    def kept_for_ever(self, stream: str) -> str | None:
-        if not _many_values(self.schema):
-            return None
-        return f"{type(self).__name__.upper()} keeps every different row of {stream} for ever"
-
-
-@dataclass(frozen=True)
-class Distinct(_KeepsDifferentRows, UnaryNode):
-    def has_one_row(self) -> bool:
-        return self.child.has_one_row()
-
-
-@dataclass(frozen=True)
-class _SetOperation(_KeepsDifferentRows, _Binary):
-    all: bool
-
-    @property
-    def schema(self) -> Schema:
-        return self.left.schema
-
-    def label(self) -> str:
-        return type(self).__name__.lower() + (" all" if self.all else "")
-
-
-@dataclass(frozen=True)
-class Except(_SetOperation):
-    def has_one_row(self) -> bool:
-        return self.left.has_one_row()
-
-
-@dataclass(frozen=True)
-class Intersect(_SetOperation):
-    def rows_alive(self, rates: Rates) -> float:
-        return min(self.left.rows_alive(rates), self.right.rows_alive(rates))
-
-    def most_rows(self, rates: Rates) -> float:
-        return min(self.left.most_rows(rates), self.right.most_rows(rates))
-
-    def has_one_row(self) -> bool:
-        return self.left.has_one_row() or self.right.has_one_row()
 
 
 def _item(expr: Expr, name: str, child: PlanNode) -> str:
@@ -270,12 +182,3 @@ def _named(expr: Expr, child: PlanNode) -> str:
     if cast is not None:
         return f"{child.column_label(int(cast[1]))}::{cast[2]}"
     return expr.text
-
-
-def _count(count: int, one: str) -> str:
-    return f"{count:,} {one}{'' if count == 1 else 's'}"
-
-
-def _many_values(columns: Iterable[Column]) -> bool:
-    """Whether the columns can have more and more different values; BOOLEAN columns cannot, and neither can none."""
-    return any(column.type is not Type.BOOLEAN for column in columns)

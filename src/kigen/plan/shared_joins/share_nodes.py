@@ -1,9 +1,10 @@
-"""Plan nodes of a join that several queries share: `SharedJoin` matches once, `JoinShare` is what one of the windows
-holds of it.
+"""Plan nodes of a join that several queries share: `SharedJoin` finds the matches once, and `JoinShare` selects those
+of one query's windows.
 
 Queries differ in the pair (left window, right window). A pair of tuples is in a window if neither tuple was older than
-its window when the younger one came; a share gives exactly those, each alive as long as both tuples are in that window.
-Invariant: `join` is over the widest left and the widest right window, so every pair of every share is a match of it.
+its window when the younger one arrived. A share has exactly these pairs, each alive as long as both tuples are in that
+window. Invariant: `join` is over the widest left and the widest right window, so every pair of every share is a match
+of it.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ Sizes = tuple[int, int]  # of the left and the right window: microseconds (RANGE
 
 
 def window_below(side: PlanNode) -> Window:
-    """The window at the foot of a side of a shared join: nothing but filters and projections stand on it."""
+    """Returns the window at the bottom of a side of a shared join; only filters and projections are above it."""
     while not isinstance(side, Window):
         (side,) = side.children
     return side
 
 
 def reach(sizes: Sizes) -> int:
-    """The larger of both windows: how far back a match can lie."""
+    """Returns the larger of both windows: how far back a match can lie."""
     return max(sizes)
 
 
 @dataclass(frozen=True)
 class SharedJoin(PlanNode):
-    """Its inputs are the two streams: windows, filters and projections between them and the join are the join's own.
-    `windows` are all different, in the order of their reach."""
+    """A join for several queries. Its inputs are the two streams; the windows, filters and projections between them and
+    the join belong to it. `windows` are all different, in the order of their reach."""
 
     join: Join
     windows: tuple[Sizes, ...]
@@ -48,7 +49,7 @@ class SharedJoin(PlanNode):
 
     @property
     def input_relations(self) -> tuple[PlanNode, ...]:
-        """Its own windows, which lie within it."""
+        """Returns its own windows, which lie inside it."""
         return self.join.children
 
     def label(self) -> str:
@@ -68,7 +69,7 @@ class SharedJoin(PlanNode):
 
     @property
     def is_chain(self) -> bool:
-        """Whether each window holds all that those before it hold; so it is wherever both windows of each query are
+        """Returns whether each window contains those before it, as is always so if both windows of each query are
         equal."""
         return all(a[0] <= b[0] and a[1] <= b[1] for a, b in pairwise(self.windows))
 
@@ -79,11 +80,12 @@ class SharedJoin(PlanNode):
 
 @dataclass(frozen=True)
 class JoinShare(PlanNode):
-    """The matches that the windows `sizes` hold, with the lifetimes they give them."""
+    """Matches of a shared join that are in windows of these `sizes`, with the lifetimes that these windows give
+    them."""
 
     child: SharedJoin
     sizes: Sizes
-    names: tuple[str, ...] = field(compare=False)  # of the columns, as the query's own join had them
+    names: tuple[str, ...] = field(compare=False)  # of the columns, as in the query's own join
 
     @property
     def children(self) -> tuple[PlanNode, ...]:
