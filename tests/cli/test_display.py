@@ -8,8 +8,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from kigen.cli.display import RunDisplay, live_table, plain_lines
-from kigen.engine import Progress
-from kigen.engine.result import QueryProgress
+from kigen.engine import Progress, QueryProgress
 
 LATE = QueryProgress(1000, 400, 37, 1200.0, 1000.0, 0.25)
 FREE = QueryProgress(500, 500, None, 80.0, None, 0.0)
@@ -30,11 +29,11 @@ def test_the_table_has_rate_queue_p95_sdmr_and_k() -> None:
 def test_plain_lines_say_the_same_without_a_terminal() -> None:
     lines = plain_lines(LIVE, {"hot": 512.4, "free": 0.0})
     assert lines == [
-        "1000 tuples, 512 a second, 12 batches, k 4",
+        "1000 tuples, 512 per second, 12 batches, k 4",
         "  hot: 512/s, 37 waiting, p95 1200 ms, SDMR 25.00 %",
         "  free: 0/s, p95 80 ms",
     ]
-    assert plain_lines(Progress(0.5, 3, {"free": FREE}), {"free": 2.0}) == ["50%, 500 tuples, 2 a second, 3 batches"]
+    assert plain_lines(Progress(0.5, 3, {"free": FREE}), {"free": 2.0}) == ["50%, 500 tuples, 2 per second, 3 batches"]
 
 
 def test_a_batch_that_takes_long_says_what_it_is_at() -> None:
@@ -43,9 +42,11 @@ def test_a_batch_that_takes_long_says_what_it_is_at() -> None:
     )
     known = replace(progress, reached_us=1_436_918_400_000_000, memory=3_200_000_000)
     assert plain_lines(known, {"q": 900.0}) == [
-        "25%, 70000 tuples, 900 a second, 0 batches; query q: join on a = b at 2015-07-15 00:00:00, 3.2 GB"
+        "25%, 70000 tuples, 900 per second, 0 batches; query q: join on a = b at 2015-07-15 00:00:00, 3.2 GB"
     ]
-    assert plain_lines(progress, {"q": 900.0}) == ["25%, 70000 tuples, 900 a second, 0 batches; query q: join on a = b"]
+    assert plain_lines(progress, {"q": 900.0}) == [
+        "25%, 70000 tuples, 900 per second, 0 batches; query q: join on a = b"
+    ]
     assert "at 9223372036854775807 us" in plain_lines(replace(known, reached_us=2**63 - 1), {"q": 0.0})[0]
     out = io.StringIO()
     with RunDisplay(Console(file=out, force_terminal=True, width=160)) as display:

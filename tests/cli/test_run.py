@@ -86,7 +86,7 @@ def test_a_signal_ends_a_run_in_good_order(tmp_path: Path, number: signal.Signal
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert "Traceback" not in err
-    assert "the same command goes on from" in err
+    assert "the same command continues from" in err
     assert "fast" in out
     assert json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))["batches"] >= 1
     assert not (tmp_path / "ck" / "owner.json").exists()

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kigen.cli.explain_placement import load_nodes
-from kigen.cli.node_commands import ask
+from kigen.cli.nodes.placing import load_nodes
+from kigen.cli.nodes.status_command import ask
 
 KIGEN = [sys.executable, "-m", "kigen.cli.main"]
 SMALL = {"KIGEN_BATCH_ROWS": "25"}  # so that a csv file takes many batches, and something can happen in between

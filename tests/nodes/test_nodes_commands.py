@@ -20,8 +20,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from kigen.cli.main import app
-from kigen.cli.node_commands import GO, STOPPED, NodesArguments, make_node, nodes_table, placed_parts
-from kigen.cli.up_command import NodeFailed, Processes
+from kigen.cli.nodes.node_command import GO, STOPPED, make_node
+from kigen.cli.nodes.node_processes import NodeFailed, Processes
+from kigen.cli.nodes.placing import NodesArguments, placed_parts
+from kigen.cli.nodes.status_command import nodes_table
 from kigen.engine.nodes.node_options import NodeOptions
 from kigen.links import LinkServer, Security
 from kigen.placement.nodes_file.file import NodesFileError
@@ -186,8 +188,8 @@ def test_a_node_that_is_killed_again_and_again_is_given_up(
         )
 
     monkeypatch.setattr(Processes, "_start", start)
-    monkeypatch.setattr("kigen.cli.up_command._POLL_S", 0.01)
-    monkeypatch.setattr("kigen.cli.restarts.FIRST_S", 0.01)
+    monkeypatch.setattr("kigen.cli.nodes.node_processes._POLL_S", 0.01)
+    monkeypatch.setattr("kigen.cli.nodes.restarts.FIRST_S", 0.01)
     with Processes(arguments, {"a": ("a", 0)}) as processes, pytest.raises(NodeFailed) as failed:
         processes.run(threading.Event(), lambda running: {"a": None})
     assert starts == ["a"] * 5
@@ -221,7 +223,7 @@ def test_a_node_that_was_asked_to_end_is_not_done(
         return {name: None if name == "b.1" else {"state": state} for name in ("a", "b", "b.1")}
 
     monkeypatch.setattr(Processes, "_start", start)
-    monkeypatch.setattr("kigen.cli.up_command._POLL_S", 0.01)
+    monkeypatch.setattr("kigen.cli.nodes.node_processes._POLL_S", 0.01)
     readers = {"a": {"b"}, "b": set[str]()}
     with Processes(arguments, {"a": ("a", 0), "b": ("b", 0), "b.1": ("b", 1)}, readers) as processes:
         assert processes.run(threading.Event(), told)
@@ -248,8 +250,8 @@ def test_a_node_that_fails_is_tried_again_while_its_other_replica_works(
         self._running[name] = subprocess.Popen([sys.executable, "-c", code])
 
     monkeypatch.setattr(Processes, "_start", start)
-    monkeypatch.setattr("kigen.cli.up_command._POLL_S", 0.01)
-    monkeypatch.setattr("kigen.cli.up_command._AGAIN_S", 0.5)
+    monkeypatch.setattr("kigen.cli.nodes.node_processes._POLL_S", 0.01)
+    monkeypatch.setattr("kigen.cli.nodes.node_processes._RETRY_S", 0.5)
     with Processes(arguments, {"b": ("b", 0), "b.1": ("b", 1)}) as processes:
         if alone:
             with pytest.raises(NodeFailed, match="No space left on device"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kigen.cli.restarts import LIVED_S, NEVER_WORKED, Restarts
+from kigen.cli.nodes.restarts import LIVED_S, NEVER_WORKED, Restarts
 
 
 def test_restarts_back_off_up_to_a_minute() -> None:

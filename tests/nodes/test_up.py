@@ -155,7 +155,7 @@ def test_stopped_or_killed_the_same_command_goes_on(tmp_path: Path, expected: di
             up.process.send_signal(number)
             if number == signal.SIGINT:
                 assert up.end() == 0, up.said
-                assert f"the same command goes on from {tmp_path / 'state'}" in up.said
+                assert f"the same command continues from {tmp_path / 'state'}" in up.said
             else:
                 up.process.wait()
                 gone(children)

@@ -20,8 +20,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from kigen.cli.node_commands import make_node
-from kigen.cli.up_command import unread
+from kigen.cli.nodes.node_command import make_node
+from kigen.cli.nodes.node_processes import unread
 from kigen.connectors import open_source
 from kigen.connectors.synthetic.source import SyntheticSource
 from kigen.engine.nodes.node_options import NodeOptions

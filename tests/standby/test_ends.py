@@ -12,8 +12,8 @@ from standby.kernel_nodes import Cluster, KernelRun, bag, undisturbed
 from standby_nodes.pairs import SELECTION, Pair
 
 from kigen.cli.loading import load
-from kigen.cli.node_commands import NodesArguments, placed_parts
-from kigen.cli.up_command import unread
+from kigen.cli.nodes.node_processes import unread
+from kigen.cli.nodes.placing import NodesArguments, placed_parts
 from kigen.engine.nodes.node_options import NodeOptions
 from kigen.engine.nodes.node_run import NodeRun
 from kigen.links import Link, Security, secret_in
@@ -84,12 +84,12 @@ def test_a_replica_that_is_not_at_work_yet_says_so(tmp_path: Path, monkeypatch: 
     )
     node = NodeRun(parts, "mid", nodes, NodeOptions(pair.state))
     try:
-        assert node.useless
+        assert node.gives_nothing_new
         with Link(nodes.entry("mid").addresses[0], Security(secret_in(pair.state))) as link:
             assert link.status(next(iter(node.queues)))["deaf"]
         assert node.behind is None
-        monkeypatch.setattr(NodeRun, "unheard", [])  # there is no node before
+        monkeypatch.setattr(NodeRun, "cut_off_from", [])  # there is no node before
         node.begin(None, lambda: None)
-        assert not node.useless
+        assert not node.gives_nothing_new
     finally:
         node.stop()

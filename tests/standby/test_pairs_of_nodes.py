@@ -16,7 +16,7 @@ from standby.kernel_nodes import Cluster, KernelRun, bag, undisturbed
 from standby_nodes.pairs import ALL, SELECTION, Pair
 
 from kigen.cli.loading import load
-from kigen.cli.node_commands import NodesArguments, placed_parts
+from kigen.cli.nodes.placing import NodesArguments, placed_parts
 
 pytestmark = [
     pytest.mark.timeout(400),

@@ -20,8 +20,8 @@ from typing import Any
 from nodes.running import Up, drained, free_ports
 from spark.rooms import bags
 
-from kigen.cli.explain_placement import load_nodes
-from kigen.cli.node_commands import ask, replicas
+from kigen.cli.nodes.placing import load_nodes
+from kigen.cli.nodes.status_command import ask, replicas
 from kigen.placement.from_plan import name_operators
 from kigen.plan import bind
 

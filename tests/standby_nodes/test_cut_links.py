@@ -21,8 +21,8 @@ from links.cuts import Cuttable
 from nodes.running import KIGEN
 from standby_nodes.pairs import ALL, PATIENCE_S, Pair, lines, role, steady
 
-from kigen.cli.explain_placement import load_nodes
-from kigen.cli.node_commands import ask, replicas
+from kigen.cli.nodes.placing import load_nodes
+from kigen.cli.nodes.status_command import ask, replicas
 from kigen.placement.nodes_file.file import NodesFile
 
 pytestmark = [

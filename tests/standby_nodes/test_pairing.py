@@ -11,11 +11,12 @@ from standby_nodes.pairs import ALL, SELECTION, Pair
 from standby_nodes.test_wrong_standbys import figures
 
 from kigen.cli.loading import load
-from kigen.cli.node_commands import NodesArguments, placed_parts
+from kigen.cli.nodes.placing import NodesArguments, placed_parts
 from kigen.engine.nodes.batch_advice import with_batches
-from kigen.engine.nodes.standby_rules import NEVER, following, notes_on, readers_of, skips
+from kigen.engine.nodes.standby_rules import kind_of, readers_of, skips_trimmed
 from kigen.placement.cutting import NodePart
 from kigen.placement.nodes_file.file import STANDBY_PORT, NodeEntry, NodesFile, NodesFileError, parse_nodes
+from kigen.replicas.standby_kind import NEVER_FULL, Acks, InputRequest
 
 
 def parts_of(pair: Pair) -> tuple[NodesFile, dict[str, NodePart]]:
@@ -46,30 +47,27 @@ def test_a_standby_gets_every_input_unless_the_node_has_no_memory(
     queries: str, leaves_out: bool, tmp_path: Path
 ) -> None:
     nodes, parts = parts_of(Pair(tmp_path, queries, 'standby = "lazy"\nbatch = 30\ncompress = "zstd"', 30))
-    assert skips(parts, "mid", nodes) == leaves_out
+    assert skips_trimmed(parts, "mid", nodes) == leaves_out
     for stream in parts["mid"].received:
         readers, required = readers_of(parts["up"], stream, parts, nodes)
         assert readers == ["mid", "mid.1"]
         assert required == (["mid"] if leaves_out else ["mid", "mid.1"])
-    how = following(parts, "mid", nodes)
-    assert (how.compress, how.batch, how.skipping, how.by_hand) == ("zstd", 30, leaves_out, leaves_out)
-    assert following(parts, "down", nodes).batch is None
+    kind = kind_of(parts, "mid", nodes)
+    assert kind.request(leads=False) == InputRequest(30, "zstd")
+    assert kind.request(leads=True) == InputRequest()
+    assert (kind.skips_trimmed, kind.acks) == (leaves_out, Acks.DELIVERED if leaves_out else Acks.APPENDED)
+    assert kind_of(parts, "down", nodes).request(leads=False) == InputRequest()
 
 
 @pytest.mark.parametrize("queries", [SELECTION, ALL])
 def test_with_copies_inputs_are_kept_for_both_and_let_go_by_hand(queries: str, tmp_path: Path) -> None:
-    nodes, parts = parts_of(Pair(tmp_path, queries, 'standby = "passive"\nrecovery = "gap"', 30))
+    nodes, parts = parts_of(Pair(tmp_path, queries, 'standby = "passive"\nrecovery = "precise"', 30))
     for stream in parts["mid"].received:
         assert readers_of(parts["up"], stream, parts, nodes) == (["mid", "mid.1"], ["mid", "mid.1"])
-    how = following(parts, "mid", nodes)
-    assert (how.batch, how.skipping, how.at_once) == (None, False, False)
-    assert nodes.entry("mid").recovery == "gap"
-    assert notes_on(nodes) == [
-        "[nodes.mid] recovery = 'gap': replicas recover precisely, which costs no more: no result will be lost, and "
-        "none comes twice"
-    ]
-    assert notes_on(parse_nodes("[nodes.a]\nrecovery = 'gap'\n[nodes.b]\nstandby = 'active'")) == []
-    assert following(parts, "down", nodes).at_once
+    kind = kind_of(parts, "mid", nodes)
+    assert (kind.request(leads=True), kind.request(leads=False)) == (InputRequest(), None)
+    assert (kind.skips_trimmed, kind.acks) == (False, Acks.COPIED)
+    assert kind_of(parts, "down", nodes).acks is Acks.APPENDED
 
 
 ROW = '[[links]]\nbetween = ["up", "mid"]\n[[links]]\nbetween = ["mid", "down"]\n'
@@ -91,7 +89,7 @@ def test_another_reader_of_the_stream_needs_it_kept_at_its_own_pace(links: str, 
     (stream,) = parts["mid"].used
     readers = {(node, name) for node, part in parts.items() for name in part.readers.get(stream, ())}
     assert readers in ({("up", "mid"), ("up", "down")}, {("up", "mid"), ("mid", "down")})
-    assert not skips(parts, "mid", nodes)
+    assert not skips_trimmed(parts, "mid", nodes)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +109,8 @@ def test_behind_a_pair_that_leaves_inputs_out_a_pair_gets_all(before: str, leave
     nodes_file = pair.app.with_name("nodes.toml")
     nodes_file.write_text(text % (before, "lazy"), encoding="utf-8")
     nodes, parts = parts_of(pair)
-    assert skips(parts, "mid", nodes)
-    assert skips(parts, "late", nodes) == leaves_out
+    assert skips_trimmed(parts, "mid", nodes)
+    assert skips_trimmed(parts, "late", nodes) == leaves_out
     nodes_file.write_text(text % (before, "upstream"), encoding="utf-8")
     if leaves_out:
         parts_of(pair)
@@ -123,11 +121,11 @@ def test_behind_a_pair_that_leaves_inputs_out_a_pair_gets_all(before: str, leave
 
 @pytest.mark.parametrize(
     ("standby", "batch"),
-    [('standby = "active"', None), ('standby = "upstream"', NEVER), ('standby = "lazy"\nbatch = 7', 7)],
+    [('standby = "active"', None), ('standby = "upstream"', NEVER_FULL), ('standby = "lazy"\nbatch = 7', 7)],
 )
 def test_active_and_upstream_are_batches_of_one_and_of_all(standby: str, batch: int | None, tmp_path: Path) -> None:
     nodes, parts = parts_of(Pair(tmp_path, SELECTION, standby, 30))
-    assert following(parts, "mid", nodes).batch == batch
+    assert kind_of(parts, "mid", nodes).request(leads=False) == InputRequest(batch)
 
 
 @pytest.mark.parametrize(

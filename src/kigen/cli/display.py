@@ -1,5 +1,7 @@
-"""What a run shows: a bar for finite sources, a table that is refreshed in place for live ones, plain lines when nobody
-watches; and the table at the end. Progress goes to standard error, the closing table to standard output.
+"""Shows the progress of a run, and the table at its end.
+
+On a terminal, finite sources show a bar and live ones a table that is refreshed in place. Elsewhere there is a line
+every few seconds. Progress goes to standard error, the table at the end to standard output.
 """
 
 from __future__ import annotations
@@ -25,13 +27,17 @@ _RATE_OVER_S = 3.0
 
 
 class RunDisplay:
+    """Display of one run, from the start of Spark to its end."""
+
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
         self._bar: Progress | None = None
         self._live: Live | None = None
         self._task: Any = None
-        self._began = self._told = time.monotonic()
-        self._seen: deque[tuple[float, dict[str, int]]] = deque()  # the last seconds: when, tuples of each query
+        self._began = self._printed_at = time.monotonic()
+        self._seen: deque[tuple[float, dict[str, int]]] = (
+            deque()
+        )  # of the last seconds: the time, and the tuples of each query
 
     def __enter__(self) -> RunDisplay:
         if self._console.is_terminal:
@@ -57,7 +63,7 @@ class RunDisplay:
             self._task = self._bar.add_task("starting Spark", total=None, note="")
 
     def say(self, text: str) -> None:
-        """A line that stays, above what is refreshed."""
+        """Prints a line that stays, above what is refreshed."""
         if self._bar is None and self._live is None:
             sys.stderr.write(text + "\n")
         else:
@@ -77,8 +83,8 @@ class RunDisplay:
             self._bar.update(
                 self._task, description="running", total=total, completed=progress.fraction or 0.0, note=note
             )
-        elif now - self._told >= _PLAIN_EVERY_S:
-            self._told = now
+        elif now - self._printed_at >= _PLAIN_EVERY_S:
+            self._printed_at = now
             for line in plain_lines(progress, rates):
                 sys.stderr.write(line + "\n")
 
@@ -92,7 +98,7 @@ class RunDisplay:
         self._live.update(live_table(progress, rates, now - self._began))
 
     def _rates(self, now: float, progress: RunProgress) -> dict[str, float]:
-        """Tuples a second of each query, over the last seconds."""
+        """Returns the tuples per second of each query, over the last seconds."""
         seen = {
             name: query.arrived + (0 if progress.live else progress.read) for name, query in progress.queries.items()
         }
@@ -104,6 +110,7 @@ class RunDisplay:
 
 
 def live_table(progress: RunProgress, rates: dict[str, float], elapsed_s: float) -> Table:
+    """Returns a row per query. What is late, or misses more than 5 % of its deadlines, is red."""
     k = "" if progress.k is None else f", k = {progress.k}"
     overload = ", overloaded" if progress.overloaded else ""
     share = "" if progress.fraction is None else f", {progress.fraction:.0%} of the input"
@@ -127,12 +134,12 @@ def live_table(progress: RunProgress, rates: dict[str, float], elapsed_s: float)
 
 
 def _passed(progress: RunProgress) -> int:
-    """Tuples that the kernel has passed, durable or not."""
+    """Returns how many tuples the kernel has processed, committed or not."""
     return max((query.arrived for query in progress.queries.values()), default=0) + progress.read
 
 
 def _at_work(progress: RunProgress) -> str:
-    """What the batch that runs now is at, and the event time it has come to."""
+    """Describes what the running batch is doing, and the event time it has reached."""
     if progress.doing is None:
         return ""
     memory = f", {size_text(progress.memory)}" if progress.memory else ""
@@ -144,15 +151,15 @@ def _at(time_us: int | None) -> str:
         return ""
     try:
         return f" at {datetime.fromtimestamp(time_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
-    except (OverflowError, ValueError):  # a year that calendars do not have
+    except (OverflowError, ValueError):  # a year that datetime cannot hold
         return f" at {time_us} us"
 
 
 def plain_lines(progress: RunProgress, rates: dict[str, float]) -> list[str]:
-    """One line, and for live streams one more for each query."""
+    """Returns one line, and one more per query for live streams."""
     share = "" if progress.fraction is None else f"{progress.fraction:.0%}, "
     k = "" if progress.k is None else f", k {progress.k}"
-    speed = f"{max(rates.values(), default=0.0):.0f} a second"
+    speed = f"{max(rates.values(), default=0.0):.0f} per second"
     lines = [f"{share}{_passed(progress)} tuples, {speed}, {progress.batches} batches{k}{_at_work(progress)}"]
     if progress.live:
         for name, query in progress.queries.items():
@@ -164,6 +171,7 @@ def plain_lines(progress: RunProgress, rates: dict[str, float]) -> list[str]:
 
 
 def closing_table(report: dict[str, Any], skipped: dict[str, list[str]]) -> None:
+    """Prints counts and latencies per query, and the first rows that were skipped per stream."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=140)
@@ -188,7 +196,9 @@ def closing_table(report: dict[str, Any], skipped: dict[str, list[str]]) -> None
             parts = ", ".join(f"{time_ms:,.0f} ms {part}" for part, time_ms in query["missed_ms"].items())
             console.print(f"{name}: a tuple that missed its deadline spent {parts}", highlight=False)
     for stream, rows in skipped.items():
-        sys.stderr.write(f"skipped in stream '{stream}', the first of them:\n" + "".join(f"  {row}\n" for row in rows))
+        sys.stderr.write(
+            f"first rows that were skipped in stream '{stream}':\n" + "".join(f"  {row}\n" for row in rows)
+        )
 
 
 def _shown(number: float | None) -> str:

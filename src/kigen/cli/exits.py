@@ -1,4 +1,4 @@
-"""Which error is which exit code, and that a user sees its message, never a stack trace."""
+"""Maps errors to exit codes. The user sees the message of an error, not its stack trace."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ _WRONG_APP_OR_ARGUMENTS = {
     "CannotCut",
     "PlacementMismatch",
     "NodeRefused",
+    "SolverMissing",
+    "MatplotlibMissing",
 }
 _RUN_FAILED = {
     "InputError",
@@ -46,7 +48,10 @@ _RUN_FAILED = {
 
 @contextmanager
 def exit_codes() -> Iterator[None]:
-    """By class name along the hierarchy: the classes of the engine are not imported by commands that need no Spark."""
+    """Exits with 2 for a wrong app or argument, and with 1 for a failed run. Other errors are faults of Kigen.
+
+    Classes are compared by name along the hierarchy, so that commands without Spark need not import the engine.
+    """
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The app file of a command."""
+"""Reads the app file of a command and shows its warnings."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kigen.plan.logical import App
 
 
 def warn(app: App) -> None:
-    """Shows the app's warnings on stderr; they change no exit code."""
+    """Writes the app's warnings to standard error. They do not change the exit code."""
     for warning in app.warnings:
         sys.stderr.write(f"{warning.render()}\n\n")
 
 
 def load(path: Path, output: Path | None = None) -> App:
-    """`output`: the folder that results are to go to; it must not hold what the app reads."""
+    """Reads and checks an app. `output` is the folder for results; no file that the app reads may be written there."""
     return read_app(path, output=output)

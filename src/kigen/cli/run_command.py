@@ -1,32 +1,32 @@
-"""`kigen run`: the engine, with a display and signals. Ctrl-C and SIGTERM end a run in good order, with its table and
-report."""
+"""`kigen run`: runs an app, shows its progress and stops it on a signal.
+
+After Ctrl-C or SIGTERM the run ends in an orderly way: its table is shown and its report is written.
+"""
 
 from __future__ import annotations
 
 import json
-import logging
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kigen.cli.asked_to_stop import AskedToStop
 from kigen.cli.display import RunDisplay, closing_table
 from kigen.cli.loading import load, warn
+from kigen.cli.spark_log import spark_log
+from kigen.cli.stop_request import StopRequest, interruptible, take_signals
 from kigen.connectors.options import duration_us
-from kigen.engine import Engine, Run, RunFailed, RunOptions, defaults
+from kigen.engine import Engine, Run, RunOptions, defaults
 from kigen.engine.errors import ArgumentError
 from kigen.plan.logical import App
 from kigen.plan.paths import conflicts
-from kigen.spark.session.start import SparkUnavailable, log_path
 
 _POLL_S = 0.05
 
 
 @dataclass(frozen=True)
 class RunArguments:
+    """Arguments of `kigen run`, as the user wrote them."""
+
     app_file: Path
     drain: bool
     output: Path | None
@@ -54,6 +54,7 @@ class RunArguments:
 
 
 def run_app(arguments: RunArguments) -> None:
+    """Runs an app until its end or until the user stops it. Raises what `kigen.cli.exits` turns into an exit code."""
     app = load(arguments.app_file, arguments.output)
     report = {} if arguments.report is None else {"--report": str(arguments.report)}
     for output, wrong in conflicts(
@@ -81,11 +82,13 @@ def run_app(arguments: RunArguments) -> None:
 
 
 def without_effect(app: App, drain: bool) -> list[str]:
-    """Clauses that drop tuples, where none may be dropped."""
+    """Describes the clauses that would drop tuples but do nothing in this run."""
     waits = {s.name for s in app.streams if s.source.name.lower() == "synthetic"}
     bounded = [s.name for s in app.streams if s.buffer is not None]
     notes = [
-        f"BUFFER of {name} has no effect: a file waits for whoever reads it" for name in bounded if name not in waits
+        f"BUFFER of {name} has no effect: a file keeps its rows until they are read"
+        for name in bounded
+        if name not in waits
     ]
     if drain:
         names = [("BUFFER", name) for name in bounded if name in waits]
@@ -96,12 +99,13 @@ def without_effect(app: App, drain: bool) -> list[str]:
     return notes
 
 
-def run_to_end(engine: Engine, run: Run, stopped: AskedToStop) -> None:
+def run_to_end(engine: Engine, run: Run, stopped: StopRequest) -> None:
+    """Runs until the end, --duration or a stop request, and shows the progress."""
     with RunDisplay() as display:
         display.starting()
         run.notify = display.say
         spark = engine.spark
-        take_signals(stopped)  # Spark has put its own handler in place
+        take_signals(stopped)  # Spark has installed its own handler
         if stopped.is_set():
             return
         run.begin(spark)
@@ -112,53 +116,5 @@ def run_to_end(engine: Engine, run: Run, stopped: AskedToStop) -> None:
 
 def how_to_resume(arguments: RunArguments, app: App) -> str:
     if arguments.checkpoint is None:
-        return "stopped before the end; with --checkpoint DIR a run can be taken up again"
-    return f"stopped before the end; the same command goes on from {arguments.checkpoint}"
-
-
-@contextmanager
-def spark_log() -> Iterator[None]:
-    """Spark's log stays where an error message names it, and nowhere else. What py4j logs goes there, too: stack
-    traces, mostly."""
-    logging.getLogger().addHandler(logging.FileHandler(log_path(), delay=True))
-    ours = logging.getLogger("kigen")
-    ours.addHandler(logging.StreamHandler())  # what runs tell, where no display does
-    ours.propagate = False
-    try:
-        yield
-    except (RunFailed, SparkUnavailable):
-        raise
-    except BaseException:
-        _drop_log()
-        raise
-    _drop_log()
-
-
-def _drop_log() -> None:
-    for path in (log_path(), log_path().with_name(f"{log_path().name}.1")):
-        path.unlink(missing_ok=True)
-
-
-@contextmanager
-def interruptible() -> Iterator[AskedToStop]:
-    stopped = AskedToStop()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    take_signals(stopped)
-    try:
-        yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def take_signals(stopped: AskedToStop) -> None:
-    """The first signal asks for an end; a second one ends at once."""
-
-    def handle(number: int, _: object) -> None:
-        if stopped.is_set():
-            sys.stderr.write("ended at once\n")
-            sys.exit(1)
-        stopped.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, handle)
+        return "stopped before the end; with --checkpoint DIR, the same command would continue such a run"
+    return f"stopped before the end; the same command continues from {arguments.checkpoint}"

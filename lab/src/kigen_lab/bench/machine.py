@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-_PACKAGES = ("kigen", "pyspark", "pyarrow", "numpy", "polars", "duckdb", "pandas")
+_PACKAGES = ("kigen", "pyspark", "pyarrow", "numpy", "duckdb", "pandas")
 
 
 def describe_machine() -> dict[str, Any]:

@@ -1,5 +1,7 @@
-"""The plan drawn over the nodes: a lane a node, columns by depth, sub-deadlines on operators, loads at the lane and on
-crossing streams."""
+"""Draws a placement: a lane per node, and a column per depth of the plan.
+
+Operators show their sub-deadlines, lanes the load of their node, and streams between nodes their traffic.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +10,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, Rectangle
-
+from kigen.cli.pictures.drawing import load_matplotlib
 from kigen.placement.explain import time_text, traffic_text, verdict
 from kigen.placement.problem import Problem
 from kigen.placement.result import Placement
 
 _LANES = ("#eef3fb", "#f3f8ee", "#fbf3ec", "#f6effa", "#eef8f8")
 _WIDE, _HIGH, _GAP_X, _GAP_Y = 2.6, 0.62, 0.9, 0.35
-_TEXT = 26  # letters of a label
+_TEXT = 26  # characters of a label
 
 
 def draw_placement(problem: Problem, placed: Placement, labels: Mapping[str, str], path: Path) -> None:
+    """Writes the picture to `path`. `labels` describe operators by name. Raises MatplotlibMissing."""
+    load_matplotlib()
+    from matplotlib.figure import Figure
+
     cells = _cells(problem, placed)
     column = _columns(problem)
     placed_rows = _rows(cells, column)
@@ -54,7 +58,7 @@ def draw_placement(problem: Problem, placed: Placement, labels: Mapping[str, str
 
 
 def _cells(problem: Problem, placed: Placement) -> list[tuple[str, str]]:
-    """(node, name) of sources, operators and outputs, in the order they are drawn."""
+    """Returns (node, name) of sources, operators and outputs, in the order in which they are drawn."""
     found = [(s.born[0], f"stream {s.name}") for s in problem.streams if s.born]
     found += [(placed.nodes[o], f"op {o}") for o in problem.order]
     return found + [(o.sink, f"out {o.name}") for o in problem.outputs]
@@ -68,7 +72,7 @@ def _columns(problem: Problem) -> dict[str, int]:
 
 
 def _rows(cells: list[tuple[str, str]], column: Mapping[str, int]) -> dict[tuple[str, str], int]:
-    """Each box has the first row of its lane in which its column is free."""
+    """Gives each box the first row of its lane in which its column is free."""
     used: dict[tuple[str, int], set[int]] = defaultdict(set)
     found = {}
     for lane, name in cells:
@@ -88,6 +92,8 @@ def _origin(problem: Problem, stream: str) -> str:
 def _lane(
     axes: Any, problem: Problem, placed: Placement, node: str, y: float, rows: int, width: float, colour: str
 ) -> None:
+    from matplotlib.patches import Rectangle
+
     high = rows * (_HIGH + _GAP_Y) + 0.45
     axes.add_patch(Rectangle((-2.45, y), width, high, facecolor=colour, edgecolor="#bbbbbb", linewidth=0.8, zorder=0))
     load = placed.node_loads[node]
@@ -100,6 +106,8 @@ def _lane(
 def _box(
     axes: Any, problem: Problem, placed: Placement, labels: Mapping[str, str], name: str, x: float, y: float
 ) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
     kind, _, own = name.partition(" ")
     if kind == "op":
         first, second, colour = labels.get(own, own), f"{own}  {time_text(placed.operator_us[own])}", "white"
@@ -124,7 +132,7 @@ def _box(
 def _arrows(axes: Any, problem: Problem, placed: Placement, places: Mapping[str, tuple[float, float]]) -> None:
     edges = [(s, f"op {o.name}", placed.nodes[o.name]) for o in problem.operators for s in o.inputs]
     edges += [(o.stream, f"out {o.name}", o.sink) for o in problem.outputs]
-    told: set[tuple[str, str]] = set()  # a stream crosses to a node once, however many read it there
+    labelled: set[tuple[str, str]] = set()  # a stream crosses to a node once, even if several operators read it there
     for stream, end, node in edges:
         start = _origin(problem, stream)
         maker = problem.producer.get(stream)
@@ -145,8 +153,8 @@ def _arrows(axes: Any, problem: Problem, placed: Placement, places: Mapping[str,
             arrowprops={**style, "connectionstyle": bend, "shrinkA": 0, "shrinkB": 0},
             zorder=2,
         )
-        if crosses and (stream, node) not in told:
-            told.add((stream, node))
+        if crosses and (stream, node) not in labelled:
+            labelled.add((stream, node))
             text = traffic_text(problem, problem.traffic[stream])
             x, y = x0 + _WIDE + 0.45 * (x1 - x0 - _WIDE), y0 + 0.45 * (y1 - y0) + _HIGH / 2
             plate = {"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.85}

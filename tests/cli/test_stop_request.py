@@ -8,11 +8,11 @@ import sys
 
 _PROGRAM = """
 import os, signal, threading
-from kigen.cli.asked_to_stop import AskedToStop
-asked = AskedToStop()
+from kigen.cli.stop_request import StopRequest
+asked = StopRequest()
 signal.signal(signal.SIGINT, lambda *_: asked.set())
 for _ in range(300):
-    asked._asked = False
+    asked._is_set = False
     threading.Timer(0.001, os.kill, (os.getpid(), signal.SIGINT)).start()
     while not asked.wait(0.00001):
         pass

@@ -1,0 +1,132 @@
+"""Reads the files that place an app on nodes, and decides the placement once.
+
+Invariant: the placement is kept in the state directory, so all nodes, and all restarts, use the same one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kigen.cli.loading import load
+from kigen.connectors.options import duration_us
+from kigen.durable import replace
+from kigen.engine import RunOptions, defaults
+from kigen.engine.errors import AppNotFound
+from kigen.engine.nodes.batch_advice import with_batches
+from kigen.engine.nodes.standby_rules import check_pairing
+from kigen.placement.cutting import NodePart, cut
+from kigen.placement.from_plan import PlacedPlan, from_plan
+from kigen.placement.nodes_file.file import NodesFile, parse_nodes
+from kigen.placement.profile import Profile, read_profile
+from kigen.placement.result import Placement
+from kigen.placement.solver.solve import Limits, solve
+from kigen.placement.stored import fingerprint, from_json, to_json
+from kigen.plan.logical import App
+
+PLACEMENT = "placement.json"  # in the state directory
+
+
+@dataclass(frozen=True)
+class NodesArguments:
+    """Arguments that `kigen up` and `kigen node` share, as the user wrote them."""
+
+    app_file: Path
+    nodes_file: Path
+    allocate: str
+    time_limit_s: float
+    profile: Path | None
+    state: Path | None
+    output: Path | None
+    policy: str
+    duration: str | None
+    memory: str = defaults.MEMORY
+
+    def __post_init__(self) -> None:
+        """Raises ArgumentError for what every node would refuse, before a node is started."""
+        RunOptions(policy=self.policy, duration_s=self.duration_s, memory=self.memory)
+
+    @property
+    def state_dir(self) -> Path:
+        return state_of(self.nodes_file, self.state)
+
+    @property
+    def duration_s(self) -> float | None:
+        return None if self.duration is None else duration_us("kigen", "--duration", self.duration) / 1e6
+
+
+def state_of(nodes_file: Path, given: Path | None) -> Path:
+    """Returns the directory where nodes keep their queues, checkpoints and the token."""
+    return (given or nodes_file.with_suffix(".state")).absolute()
+
+
+def load_nodes(path: Path) -> NodesFile:
+    if not path.is_file():
+        found = "a directory" if path.is_dir() else "nothing there"
+        raise AppNotFound(f"{path}: a nodes file is required, found {found}")
+    return parse_nodes(path.read_text(encoding="utf-8"), str(path))
+
+
+def load_profile(path: Path | None) -> Profile | None:
+    if path is None:
+        return None
+    if not path.is_file():
+        raise AppNotFound(f"{path}: a report of 'kigen run --report' is required, found nothing there")
+    try:
+        return read_profile(json.loads(path.read_text(encoding="utf-8")), str(path))
+    except json.JSONDecodeError as error:
+        raise AppNotFound(f"{path}: a report of 'kigen run --report' is required; this is no JSON: {error}") from error
+
+
+def place(
+    app: App, nodes: NodesFile, profile: Profile | None, allocate: str, time_limit_s: float
+) -> tuple[PlacedPlan, Placement]:
+    """Places the app's plan on the nodes. Writes warnings to standard error."""
+    planned = from_plan(app, nodes, profile)
+    for warning in planned.warnings:
+        sys.stderr.write(f"warning: {warning}\n")
+    return planned, solve(planned.problem, time.monotonic, allocate, Limits(time_limit_s))
+
+
+def placed_parts(arguments: NodesArguments) -> tuple[NodesFile, Placement, dict[str, NodePart]]:
+    """Returns the nodes, the placement and each node's part of the app.
+
+    Uses the stored placement if there is one. Otherwise places the app and stores the result.
+    """
+    app, (nodes, notes) = load(arguments.app_file, arguments.output), with_batches(load_nodes(arguments.nodes_file))
+    for note in notes:
+        sys.stderr.write(note + "\n")
+    profile = load_profile(arguments.profile)
+    planned = from_plan(app, nodes, profile)
+    of, file = fingerprint(app, planned, nodes, arguments.allocate), arguments.state_dir / PLACEMENT
+    if file.exists():
+        placed = from_json(_json(file), of, str(file))
+    else:
+        placed = place(app, nodes, profile, arguments.allocate, arguments.time_limit_s)[1]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace(file, json.dumps(to_json(placed, of), indent=1).encode(), sync=True)
+    parts = cut(app, nodes, planned, placed)
+    check_pairing(parts, nodes)
+    return nodes, placed, parts
+
+
+def _json(file: Path) -> Any:
+    """Returns the content of a file, or None if it is damaged."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+
+
+def describe(part: NodePart) -> list[str]:
+    """Describes what a node does, in a few lines."""
+    results = [q.name for q in part.app.queries if not q.sent]
+    lines = [f"node {part.node}: " + (f"gives {', '.join(results)}" if results else "gives nothing itself")]
+    for name, upstream in part.received.items():
+        lines.append(f"  takes {name} from {upstream}" + ("" if name in part.used else " and hands it on"))
+    lines += [f"  sends {name} to {', '.join(readers)}" for name, readers in part.readers.items()]
+    return lines

@@ -1,0 +1,118 @@
+"""`kigen up`: runs all nodes of a placed app as processes on this machine, and shows what they do."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+
+from kigen.cli.display import closing_table
+from kigen.cli.nodes.node_command import REPORT
+from kigen.cli.nodes.node_processes import Processes, memory_share
+from kigen.cli.nodes.placing import NodesArguments, describe, placed_parts
+from kigen.cli.nodes.status_command import Status, ask, nodes_table, queues_table, replicas
+from kigen.cli.stop_request import interruptible
+from kigen.engine.nodes.node_options import security_of
+from kigen.placement.cutting import parts_used
+from kigen.placement.nodes_file.file import NodesFile
+
+_PLAIN_EVERY_S = 5.0
+
+
+def up_app(arguments: NodesArguments, report: Path | None) -> None:
+    """Places the app, runs all nodes to the end and merges their reports."""
+    nodes, placed, parts = placed_parts(arguments)
+    for note in placed.notes:
+        sys.stderr.write(f"warning: {note}\n")
+    used = parts_used(parts)
+    for name in used:
+        security_of(nodes, name, arguments.state_dir)  # raises what a node would raise, before one is started
+        sys.stderr.write("\n".join(describe(parts[name])) + "\n")
+    sys.stderr.write(f"state: {arguments.state_dir}\n")
+    result_nodes = {q.name: name for name in used for q in parts[name].app.queries if not q.sent}
+    all_replicas = replicas(nodes, used)
+    memory_share(arguments.memory, len(all_replicas))
+    readers = {name: parts[name].read_by for name in used}
+    with interruptible() as stopped, Processes(arguments, all_replicas, readers) as processes:
+        display = _Display(nodes, arguments.state_dir, all_replicas)
+        with display:
+            finished = processes.run(stopped, display.show)
+    merged = merge_reports(arguments.state_dir, result_nodes)
+    if report is not None:
+        report.parent.mkdir(parents=True, exist_ok=True)
+        report.write_text(json.dumps(merged, indent=2) + "\n", encoding="utf-8")
+    if merged["queries"]:
+        closing_table(merged, {})
+    if not finished or not merged["finished"]:
+        sys.stderr.write(f"stopped before the end; the same command continues from {arguments.state_dir}\n")
+    sys.stderr.write(f"logs of the nodes: {arguments.state_dir}/*/log\n")
+
+
+def merge_reports(state: Path, result_nodes: dict[str, str]) -> dict[str, Any]:
+    """Merges the reports of nodes into one, with each query's numbers from the node that gives its results.
+
+    Numbers of the whole run are those of the node that took longest. Latencies are end to end.
+    """
+    found = {}
+    for name in dict.fromkeys(result_nodes.values()):
+        file = state / name / REPORT
+        if file.exists():
+            found[name] = json.loads(file.read_text(encoding="utf-8"))
+    slowest: dict[str, Any] = max(found.values(), key=lambda r: r["wall_s"], default={})
+    whole = {key: slowest.get(key) for key in ("policy", "lifetime", "wall_s", "batch_ms")}
+    queries = {
+        query: {**found[node]["queries"][query], "node": node} for query, node in result_nodes.items() if node in found
+    }
+    finished = bool(found) and all(r["finished"] for r in found.values())  # False: --duration ended the run
+    return {**whole, "batches": sum(r["batches"] for r in found.values()), "queries": queries, "finished": finished}
+
+
+class _Display:
+    """Shows all nodes: a table that is refreshed on a terminal, lines elsewhere."""
+
+    def __init__(self, nodes: NodesFile, state: Path, replicas: dict[str, tuple[str, int]]) -> None:
+        self._nodes, self._state, self._replicas = nodes, state, replicas
+        self._console = Console(stderr=True)
+        self._live: Live | None = None
+        self._shown_at = time.monotonic()
+
+    def __enter__(self) -> _Display:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, transient=True, refresh_per_second=4)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, running: Collection[str]) -> dict[str, Status | None]:
+        reports = {
+            name: ask(self._nodes, self._state, *replica) if name in running else {**_DONE, "node": name}
+            for name, replica in self._replicas.items()
+        }
+        if self._live is not None:
+            self._live.update(Group(nodes_table(reports), queues_table(reports)))
+        elif time.monotonic() - self._shown_at >= _PLAIN_EVERY_S:
+            self._shown_at = time.monotonic()
+            sys.stderr.write("; ".join(_plain(name, about) for name, about in reports.items()) + "\n")
+        return reports
+
+
+_DONE: Status = {"role": "-", "state": "done", "queries": {}, "queues": {}, "from": {}, "pid": os.getpid()}
+
+
+def _plain(name: str, about: Status | None) -> str:
+    if about is None:
+        return f"{name}: does not answer"
+    lines = sum(q["out"] for q in about["queries"].values() if not q["sent"])
+    return (
+        f"{name}: {about['state']}, {lines} lines, {sum(q['kept_tuples'] for q in about['queues'].values())} rows kept"
+    )

@@ -1,0 +1,95 @@
+"""Arguments and options that several commands share, with their help texts."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+POLICY_HELP = (
+    "How a live run chooses the tuples of the next micro-batch. "
+    "pack: basic batches of many queries, the most urgent first, up to a length that keeps the shortest deadline. "
+    "all: everything that waits, as plain Spark does. "
+    "fifo, edf, taat, bts, bts1, ats, ats1: one query after another. "
+    "For shared joins, whose work is cut into slices: mqt (first the slices that answer most queries for their work), "
+    "mandf, admandf (as mqt, but fifo while BUFFER is about to drop much). "
+    "Settings follow a colon: ats:kp=1,ki=10,phi=100ms, mandf:beta=0.1, admandf:ahead=400, mqt:length=500ms."
+)
+DURABILITY_HELP = (
+    "What committed results and state survive. power: a power cut, because every batch is synced to the disk. "
+    "process: the end of the process; a power cut may lose the last seconds."
+)
+
+
+class PlanFormat(StrEnum):
+    text = "text"
+    json = "json"
+    mermaid = "mermaid"
+
+
+class Allocation(StrEnum):
+    deadline = "deadline"
+    sqpr = "sqpr"
+
+
+AppFile = Annotated[
+    Path,
+    typer.Argument(metavar="APP", help="The app file, with CREATE STREAM and CREATE QUERY.", show_default=False),
+]
+Duration = Annotated[
+    str | None, typer.Option("--duration", metavar="T", help="Stop after this time, for example '10 s' or '5 min'.")
+]
+Memory = Annotated[
+    str,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Memory that all workers of the run may use together: 4GB, 512MB, or a share of the machine such as 50%.",
+    ),
+]
+NodesFileOption = Annotated[
+    Path,
+    typer.Option(
+        "--nodes", metavar="FILE", help="The nodes file (TOML): nodes, addresses and bandwidths.", show_default=False
+    ),
+]
+State = Annotated[
+    Path | None,
+    typer.Option(
+        "--state",
+        metavar="DIR",
+        help="Where nodes keep queues, checkpoints and the token.",
+        show_default="the nodes file's name with .state",
+    ),
+]
+NodeOutput = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", metavar="DIR", help="Also write each query to DIR/<query>.csv, on the node that gives its results."
+    ),
+]
+NodePolicy = Annotated[
+    str, typer.Option("--policy", metavar="NAME", help="How nodes choose the next micro-batch: see 'kigen run --help'.")
+]
+Allocate = Annotated[
+    Allocation,
+    typer.Option(
+        "--allocate",
+        help="How operators are placed. deadline: so that all deadlines hold. "
+        "sqpr: by traffic and load only, as the SQPR planner does.",
+    ),
+]
+TimeLimit = Annotated[
+    float,
+    typer.Option(
+        "--time-limit", metavar="SECONDS", help="Time for the placement; then the best one found is used.", min=1
+    ),
+]
+ProfileFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--profile", metavar="FILE", help="Take costs and rates from this report of an earlier 'kigen run --report'."
+    ),
+]

@@ -1,0 +1,1 @@
+"""Pictures of results and of placements. They need matplotlib: `pip install "kigen[picture]"`."""
