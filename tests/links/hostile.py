@@ -21,7 +21,7 @@ if __name__ == "__main__":
 import pyarrow as pa
 
 from kigen.links import LinkServer
-from kigen.links.flight.calls import give, take
+from kigen.links.flight.calls import serve_append, serve_read
 from kigen.links.flight.counters import TrafficCounter
 from kigen.links.flight.protocol import ACTIONS, APPEND, READ, parse
 from kigen.queue import Queue, QueueError, QueueSettings
@@ -129,7 +129,7 @@ def records(seed: int, count: int) -> dict[str, int]:
             queue.open_producer("p", 1, counts="batches")
             how = {"stream": "s", "producer": "p", "epoch": 1, "wait_s": 0.0, "call": ""}
             try:
-                list(take(queue, how, [pa.py_buffer(data)], TrafficCounter(), lambda: None))
+                list(serve_append(queue, how, [pa.py_buffer(data)], TrafficCounter(), lambda: None))
             except QueueError:
                 told["refused"] += 1
                 assert queue.status()["end"] == 0, "nothing that was refused is stored"
@@ -179,7 +179,7 @@ def requests(seed: int, count: int) -> dict[str, int]:
                     assert how.get("follow_s", 0) <= 60
                     assert how.get("max_tuples", 1) >= 1
                     if kind == "read" and not how["wait_s"] and not how["follow_s"]:
-                        list(give(server.queue(how["stream"]), how, TrafficCounter(), lambda: None))
+                        list(serve_read(server.queue(how["stream"]), how, TrafficCounter(), lambda: None))
                 told["answered"] += 1
             except QueueError:
                 told["refused"] += 1

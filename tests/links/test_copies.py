@@ -198,7 +198,7 @@ def test_copies_taken_at_random_moments_are_states_after_a_kill(tmp_path: Path) 
                 shutil.rmtree(target)
                 continue
             assert got is not None
-            assert copy_info(target) == got.told
+            assert copy_info(target) == got.info
             link.connection.call("copy_done", copy=number)
             numbers.append(check_of(target, tmp_path / f"opened{len(numbers)}"))
             sent.append(got.changed)
@@ -273,7 +273,7 @@ def test_a_file_that_was_damaged_on_the_way_makes_no_copy(tmp_path: Path) -> Non
         server.copies = desk
         honest = desk.pieces
         desk.pieces = lambda *asked: honest(*asked).replace(b"12345", b"12X45")
-        with pytest.raises(BadRequest, match=r"a/x of a copy.*damaged on the way"):
+        with pytest.raises(BadRequest, match=r"a/x of a copy.*damaged in transit"):
             fetch(link, 1, None, tmp_path / "one", "none", lambda: False)
         assert copy_info(tmp_path / "one") is None
         desk.pieces = honest

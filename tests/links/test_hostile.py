@@ -41,7 +41,7 @@ def test_a_poisoned_block_is_not_stored() -> None:
         writer.write_metadata(message(poisoned()))
         writer.done_writing()
         assert acks.read() is None, "no ack"
-        with pytest.raises(fl.FlightServerError, match="not of the stream's columns"):
+        with pytest.raises(fl.FlightServerError, match="does not match the stream's columns"):
             writer.close()
         assert queue.status()["end"] == 0
 
@@ -55,9 +55,9 @@ def test_a_poisoned_block_that_was_stored_before_is_an_error_and_no_crash() -> N
     ):
         queue.open_producer("p", 1)
         queue.append_encoded([poisoned(2000)], 0, producer="p", epoch=1)
-        with pytest.raises(BadRequest, match="not of the stream's columns"):
+        with pytest.raises(BadRequest, match="does not match the stream's columns"):
             link.read("s", 0)
-        with pytest.raises(BadRequest, match="not of the stream's columns"):
+        with pytest.raises(BadRequest, match="does not match the stream's columns"):
             queue.read(0).batch()
 
 

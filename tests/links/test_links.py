@@ -207,7 +207,7 @@ def test_errors_keep_their_class_and_data(link: Link) -> None:
         link.ack("s", "x", 1)
     with pytest.raises(BadRequest, match="field 'offset'"):
         link.trim("s", "all")  # type: ignore[arg-type]  # wrong on purpose
-    with pytest.raises(BadRequest, match="a request with the fields"):
+    with pytest.raises(BadRequest, match="only these fields"):
         link.read("s", 0, evil=1)
     with pytest.raises(BadRequest, match="64 bits"):
         link.trim("s", 2**70)
@@ -222,7 +222,7 @@ def test_messages_that_are_no_records_are_refused(queue: Queue, server: LinkServ
             writer, _ = client.do_put(fl.FlightDescriptor.for_command(command), pa.schema([]), options)
             writer.write_metadata(message)
             writer.done_writing()
-            with pytest.raises(fl.FlightServerError, match="no record"):
+            with pytest.raises(fl.FlightServerError, match="not a record"):
                 writer.close()
     assert queue.status()["end"] == 0
 

@@ -85,7 +85,7 @@ def test_a_token_of_a_role_is_no_other(server: LinkServer) -> None:
     forged = Security(server.security.only(tokens.STATUS).token, role=tokens.OPERATOR, derived=True)
     with Link(str(server.address), forged, ONCE) as link, pytest.raises(LinkRefused):
         link.trim("s", 5)
-    with pytest.raises(LinkRefused, match="of the role 'status' is there"):
+    with pytest.raises(LinkRefused, match="belongs to the role 'status'"):
         _ = server.security.only(tokens.STATUS).only(tokens.OPERATOR)
 
 

@@ -1,1 +1,1 @@
-"""Copies of a replica's files for the other replica: offered by one, fetched by the other."""
+"""Copies of a replica's files for the other replica: one side offers them, the other fetches them."""

@@ -1,10 +1,10 @@
-"""Copies of the other replica's files, the side that fetches: only what changed since the copy before travels.
+"""Fetches copies of the other replica's files. Only files that changed since the previous copy are transferred.
 
-A copy grows in a folder of its own and is finished by the list of its files, `copied.json`: without it, or with a file
-that is not as long as it says, there is no copy. Invariant: a finished copy is one that the other side made, whole,
-each file with the digest that it had there, and synced if asked for; the copy before is left as it is (unchanged files
-are links into it). Names of files come from the other side, so they are checked: none leaves the folder. Cost: a call a
-4 MB and a link a file that did not change.
+A copy is built in its own folder and completed by the list of its files, `copied.json`. Without the list, or with a
+file of another length than listed, there is no copy. Invariant: a completed copy equals one that the other side made:
+every file has the digest that it had there, and is synced if requested. The previous copy stays unchanged (unchanged
+files are links into it). File names come from the other side, so they are checked: none leaves the folder. Cost: one
+call per 4 MB, and one hard link per unchanged file.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ from kigen.queue.errors import BadRequest
 from kigen.queue.payload import unpack
 
 LIST = "copied.json"
-_AT_ONCE = 500  # pieces of a request
+_AT_ONCE = 500  # pieces per request
 _MOST_FILES = 200_000
 Files = list[tuple[str, int, str]]
 
 
 @dataclass(frozen=True)
 class Fetched:
+    """Result of a fetch."""
+
     files: int  # in the copy
-    changed: int  # of them
-    sent_bytes: int  # that travelled as pieces, compressed or not
-    plain_bytes: int
-    told: dict[str, Any]
+    changed: int  # files that were transferred
+    sent_bytes: int  # transferred, compressed or not
+    plain_bytes: int  # the same before compression
+    info: dict[str, Any]  # what the maker of the copy says about it
 
 
 def fetch(
@@ -46,15 +48,18 @@ def fetch(
     stopped: Callable[[], bool],
     sync: bool = True,
 ) -> Fetched | None:
-    """None: it was stopped. Raises what the link raises; `target` is then worth nothing."""
+    """Fetches copy `number` into `target`. Returns None if it was stopped.
+
+    Raises what the link raises; `target` is then unusable.
+    """
     answer = link.connection.call("copy_list", copy=number)
     files = checked(answer.get("files"))
     digests = _digests(answer.get("digests"), len(files))
-    old = {} if before is None else {path: (size, mark) for path, size, mark in _listed(before)}
+    old = {} if before is None else {path: (size, stamp) for path, size, stamp in _listed(before)}
     changed = []
-    for place, (path, size, mark) in enumerate(files):
+    for place, (path, size, stamp) in enumerate(files):
         (target / path).parent.mkdir(parents=True, exist_ok=True)
-        if before is not None and old.get(path) == (size, mark):
+        if before is not None and old.get(path) == (size, stamp):
             os.link(before / path, target / path)
         else:
             changed.append((place, path, size))
@@ -66,7 +71,7 @@ def fetch(
         data = link.connection.call_bytes("copy_pieces", copy=number, pieces=pieces, compress=compress)
         sent, found = sent + len(data), unpack(data)
         if len(found) != sum(end - first for _, _, first, end in asked):
-            raise BadRequest("pieces of a copy that are not as long as they should be")
+            raise BadRequest("the pieces of a copy have another length than requested")
         plain += len(found)
         at = 0
         for _, path, first, end in asked:
@@ -79,11 +84,11 @@ def fetch(
 
 
 def _finish(target: Path, changed: list[tuple[str, str]], sync: bool) -> None:
-    """What came is what was sent, and is on the disk."""
+    """Verifies that the transferred files have the right digests, and syncs them."""
     for path, digest in changed:
         if digest_of(target / path) != digest:
             raise BadRequest(
-                f"{path} of a copy is not what the other replica has: it was damaged on the way; it is fetched again"
+                f"{path} of a copy differs from that of the other replica: it was damaged in transit: fetch it again"
             )
         if sync:
             sync_file(target / path)
@@ -93,8 +98,10 @@ def _finish(target: Path, changed: list[tuple[str, str]], sync: bool) -> None:
 
 
 def intact(copy: Path) -> bool:
-    """Whether every file of a finished copy is still what was fetched. Costs a read of all of them; one without digests
-    is older, and counts."""
+    """Returns whether every file of a completed copy still has the content that was fetched.
+
+    Costs one read of all files. A copy without digests comes from an older version and counts as intact.
+    """
     try:
         listed = json.loads((copy / LIST).read_bytes())
         digests = listed.get("digests")
@@ -109,32 +116,32 @@ def intact(copy: Path) -> bool:
 def _digests(value: Any, count: int) -> list[str]:
     if not isinstance(value, list) or len(value) != count or not all(isinstance(digest, str) for digest in value):
         raise BadRequest(
-            "a digest for each file of a copy is required: both replicas must run the same version of Kigen"
+            "the list of a copy needs one digest per file: both replicas must run the same version of Kigen"
         )
     return value
 
 
 def copy_info(copy: Path, whole: bool = True) -> dict[str, Any] | None:
-    """What its maker said of a copy; None if it is none, or (`whole`) does not hold everything any more."""
+    """Returns the info of a copy, or None if there is no copy or (`whole`) files are missing or have another length."""
     try:
         if whole and any((copy / path).stat().st_size != size for path, size, _ in _listed(copy)):
             return None
-        told: dict[str, Any] = json.loads((copy / LIST).read_bytes())["told"]
+        info: dict[str, Any] = json.loads((copy / LIST).read_bytes())["told"]
     except (OSError, ValueError, KeyError):
         return None
-    return told
+    return info
 
 
 def checked(files: Any) -> Files:
-    """The list, if it is one, and every file lies below the folder."""
+    """Returns the list of files if it is valid and every file lies below the folder."""
     if not isinstance(files, list) or len(files) > _MOST_FILES:
-        raise BadRequest("a list of files is required")
+        raise BadRequest("the list of a copy is missing or too long")
     return [_checked(file) for file in files]
 
 
 def _checked(file: Any) -> tuple[str, int, str]:
     if not isinstance(file, list) or [type(value) for value in file] != [str, int, str] or file[1] < 0:
-        raise BadRequest("a file of a copy: its path, its size and its mark are required")
+        raise BadRequest("a file of a copy: path, size and stamp are required")
     path = str(file[0])
     parts = path.split("/")
     wrong = (
@@ -144,7 +151,7 @@ def _checked(file: Any) -> tuple[str, int, str]:
         or PurePosixPath(path).is_absolute()
     )
     if wrong or len(parts) < 2:
-        raise BadRequest(f"a file of a copy is called {path!r}: a path below its folder is required")
+        raise BadRequest(f"a file of a copy has the path {path!r}: a path below the folder of the copy is required")
     return path, int(file[1]), str(file[2])
 
 
@@ -153,7 +160,7 @@ def _listed(copy: Path) -> Files:
 
 
 def _requests(changed: list[tuple[int, str, int]]) -> Iterator[list[tuple[int, str, int, int]]]:
-    """What to ask for at once: (place, path, first, end), small files together, large ones in parts."""
+    """Yields what to request at once: (index, path, first, end). Small files are grouped, large ones are split."""
     asked: list[tuple[int, str, int, int]] = []
     room = PIECES_BYTES
     for place, path, size in changed:

@@ -1,1 +1,1 @@
-"""Queues served and read over Arrow Flight."""
+"""Serves queues over Arrow Flight and reads them."""

@@ -1,9 +1,8 @@
-"""A client's TCP connection, its own, made again with back-off when it breaks; errors of the other side as our own
-classes.
+"""TCP connection of one client. Reconnects with back-off, and restores errors of the other side as our own classes.
 
-Invariant: `attempt` repeats only what may be repeated (every call of the protocol may: appends are numbered, acks only
-rise), and only for trouble of the link itself; what the server refuses is raised at once. Gives up with LinkDown after
-`patience_s`. Cost: one more round trip (`hello`) a connection.
+Invariant: `attempt` repeats only calls that may be repeated (every call of the protocol may: appends are numbered, acks
+only rise), and only after failures of the link itself. What the server refuses is raised at once. Gives up with
+LinkDown after `patience_s`. Cost: one additional round trip (`hello`) per connection.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ TROUBLE = (
     pa.ArrowIOError,
 )
 _OPTIONS = [
-    ("grpc.use_local_subchannel_pool", 1),  # a connection of its own: its bytes can be counted
+    ("grpc.use_local_subchannel_pool", 1),  # a separate connection, so that its bytes can be counted
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1000),
@@ -43,15 +42,17 @@ _OPTIONS = [
 
 @dataclass(frozen=True)
 class Patience:
-    """How long trouble is borne, and how often the other side is tried meanwhile."""
+    """How long a client keeps trying, and how often."""
 
-    patience_s: float = 30.0  # 0: once
-    first_s: float = 0.05
+    patience_s: float = 30.0  # 0: tries once
+    first_s: float = 0.05  # pause before the second try; doubles with each try
     longest_s: float = 2.0
-    call_s: float = 10.0  # a call that should answer at once
+    call_s: float = 10.0  # timeout of a call that should answer at once
 
 
 class Connection:
+    """Connection to one server."""
+
     def __init__(self, address: str, security: Security | None = None, patience: Patience | None = None) -> None:
         self.security, self.patience = security or Security(), patience or Patience()
         self.address = Address.parse(address)
@@ -61,11 +62,11 @@ class Connection:
         self._client: Any = None
         self._closed = False
         self._meter = WireMeter()
-        self.reconnects = -1  # the first connection is none
-        self.software: Any = None  # what the other side runs, as it says
+        self.reconnects = -1  # the first connection does not count
+        self.software: Any = None  # versions that the other side reports
 
     def client(self) -> Any:
-        """The Flight client in use; a new one, that said hello, if there is none."""
+        """Returns the Flight client in use. Connects and says hello if there is none."""
         with self._lock:
             if self._closed:
                 raise QueueClosed(f"the link to {self.address} is closed")
@@ -84,20 +85,22 @@ class Connection:
             return self._client
 
     def options(self, timeout_s: float) -> Any:
+        """Returns the options of a call: timeout and token."""
         headers = [(b"authorization", self.security.bearer.encode())] if self.security.token else []
         return fl.FlightCallOptions(timeout=timeout_s, headers=headers)
 
     def call(self, action: str, timeout_s: float | None = None, **fields: Any) -> dict[str, Any]:
-        """One action; tried again while the link is in trouble."""
+        """Calls one action. Tries again while the link fails."""
         limit = self.patience.call_s if timeout_s is None else timeout_s
         return self.attempt(lambda client: _act(client, action, request(**fields), self.options(limit)))
 
     def call_bytes(self, action: str, timeout_s: float | None = None, **fields: Any) -> bytes:
-        """An action that answers with bytes of its own."""
+        """Calls an action that answers with plain bytes."""
         limit = self.patience.call_s if timeout_s is None else timeout_s
         return self.attempt(lambda client: _act_raw(client, action, request(**fields), self.options(limit)))
 
     def attempt(self, what: Callable[[Any], T], patience_s: float | None = None) -> T:
+        """Calls `what` with the client, and again while the link fails."""
         started, pause = time.monotonic(), self.patience.first_s
         limit = self.patience.patience_s if patience_s is None else patience_s
         while True:
@@ -116,18 +119,18 @@ class Connection:
             pause = min(pause * 2, self.patience.longest_s)
 
     def check(self, error: Exception) -> None:
-        """Raises what the other side refused; returns for trouble that may pass."""
+        """Raises the error if it will not go away by trying again: what the other side refused, or a closed link."""
         refused = from_flight(error)
         if refused is not None:
             raise refused from error
         if isinstance(error, fl.FlightUnauthenticatedError):
             given = (
-                "refuses the token: both sides must be given the same"
+                "refuses the token: both sides need the same one"
                 if self.security.token
                 else "requires a token: none was given"
             )
             raise LinkRefused(
-                f"{self.address} {given}. `kigen up` leaves it in its state directory (--state)"
+                f"{self.address} {given}. `kigen up` writes it to its state directory (--state)"
             ) from error
         if self._closed:
             raise QueueClosed(f"the link to {self.address} is closed") from error
@@ -135,7 +138,7 @@ class Connection:
             raise LinkError(f"{self.address}: {_short(error)}") from error
 
     def drop(self, client: Any) -> None:
-        """Gives up a connection that broke, unless somebody already made a new one."""
+        """Closes a broken connection, unless another thread already replaced it."""
         with self._lock:
             if client is None or client is not self._client:
                 return
@@ -144,6 +147,7 @@ class Connection:
         client.close()
 
     def wire(self) -> WireBytes:
+        """Returns the bytes that TCP carried so far."""
         return self._meter.read()
 
     def close(self) -> None:
@@ -156,7 +160,7 @@ class Connection:
 
 
 def _was_dropped(error: Exception) -> bool:
-    """Another thread found the connection broken, and gave it up: the next try makes a new one."""
+    """Returns whether another thread found the connection broken and closed it. The next try makes a new one."""
     return isinstance(error, pa.ArrowInvalid) and "is closed" in str(error)
 
 

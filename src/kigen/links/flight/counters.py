@@ -1,9 +1,9 @@
-"""Bytes of links. **Payload**: blocks as they are sent, compressed or not. **Wire**: what TCP carried, all framing (and
-TLS) included.
+"""Counts the bytes of links. **Payload** is blocks as sent, compressed or not. **Wire** is all that TCP carried.
 
-Payload is counted where blocks pass. The wire is asked of the kernel (TCP_INFO of the connection's socket, Linux), so
-it is what was really sent, acknowledgements of Flight and gRPC included, retransmissions excluded. Elsewhere it is 0
-and `measured` is False. Cost: two additions a block; one system call a question about the wire.
+Payload is counted where blocks pass. The wire bytes come from the kernel (TCP_INFO of the connection's socket, Linux):
+they are what was really sent, framing, TLS and the acknowledgements of Flight and gRPC included, retransmissions
+excluded. On other systems they are 0 and `measured` is False. Cost: two additions per block; one system call per query
+of the wire bytes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ _SOCKETS = Path("/proc/self/fd")
 
 @dataclass
 class TrafficCounter:
+    """Traffic of one reader or producer."""
+
     tuples: int = 0
     messages: int = 0
     payload_bytes: int = 0
-    plain_bytes: int = 0  # before compression, where it is known
+    plain_bytes: int = 0  # before compression, where known
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, tuples: int, payload_bytes: int, plain_bytes: int) -> None:
+        """Counts one message."""
         with self._lock:
             self.tuples += tuples
             self.messages += 1
@@ -41,37 +44,39 @@ class TrafficCounter:
             return {name: getattr(self, name) for name in names}
 
 
-_MOST_NAMES = 1024
+_MOST_NAMES = 1024  # callers choose their names, so the number of counters is bounded
 
 
 class TrafficCounters:
-    """A tally for each name; beyond some, names share one: whoever calls chooses its name."""
+    """One counter per name. Beyond a limit, further names share the counter "others"."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tallies: dict[str, TrafficCounter] = {}
+        self._counters: dict[str, TrafficCounter] = {}
 
     def of(self, name: str) -> TrafficCounter:
+        """Returns the counter of a name."""
         with self._lock:
-            if name not in self._tallies and len(self._tallies) >= _MOST_NAMES:
+            if name not in self._counters and len(self._counters) >= _MOST_NAMES:
                 name = "others"
-            return self._tallies.setdefault(name, TrafficCounter())
+            return self._counters.setdefault(name, TrafficCounter())
 
     def to_json(self) -> dict[str, dict[str, int]]:
         with self._lock:
-            return {name: tally.to_json() for name, tally in self._tallies.items()}
+            return {name: counter.to_json() for name, counter in self._counters.items()}
 
 
 @dataclass(frozen=True)
 class WireBytes:
+    """Bytes that TCP carried. `measured` is False where the system cannot say."""
+
     sent: int
     received: int
     measured: bool
 
 
 class WireMeter:
-    """Bytes of one client's connections, one after the other; a connection that broke counts as far as it was last
-    looked at."""
+    """Bytes of one client's successive connections. A broken connection counts up to the last time it was read."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -81,6 +86,7 @@ class WireMeter:
         self._measured = False
 
     def connected(self, local_port: int) -> None:
+        """Notes the local port of a new connection."""
         with self._lock:
             if local_port == self._port:
                 return
@@ -89,6 +95,7 @@ class WireMeter:
             self._port, self._last = local_port, (0, 0)
 
     def read(self) -> WireBytes:
+        """Returns the bytes so far."""
         with self._lock:
             found = _tcp_bytes(self._port) if self._port else None
             if found is not None:
@@ -97,7 +104,7 @@ class WireMeter:
 
 
 def _tcp_bytes(local_port: int) -> tuple[int, int] | None:
-    """Bytes sent (and acknowledged) and received by this process's connection from that port."""
+    """Returns the bytes sent (and acknowledged) and received by this process's connection from that port."""
     if not hasattr(socket, "TCP_INFO") or not _SOCKETS.is_dir():
         return None
     for entry in _SOCKETS.iterdir():
@@ -115,5 +122,5 @@ def _tcp_bytes(local_port: int) -> tuple[int, int] | None:
                 sent, received = _TCP_BYTES.unpack_from(info, _TCP_BYTES_AT)
                 return int(sent), int(received)
         except OSError:
-            continue  # closed meanwhile, or a listener
+            continue  # closed in the meantime, or a listener
     return None

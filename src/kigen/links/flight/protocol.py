@@ -1,8 +1,8 @@
-"""What travels beside blocks: requests and answers as JSON with checked fields, acks as three numbers. Nothing is
-unpickled.
+"""Messages other than blocks: requests and answers as JSON with checked fields, acks as three numbers.
 
-Invariant: a request has exactly the fields of its kind, each of its type and within its bounds; anything else is a
-BadRequest, never a guess. Waits are cut to what a server bears: whoever wants to wait longer asks again.
+Nothing is unpickled. Invariant: a request has exactly the fields of its kind, each with the right type and within its
+bounds; anything else is a BadRequest. Waits are shortened to the longest one that a server allows: a client that wants
+to wait longer asks again.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kigen.queue.errors import BadRequest, Data, QueueClosed, QueueError
 from kigen.queue.record import NO_PROGRESS
 
 VERSION = 1
-_LONGEST = 64 * 1024  # bytes of a request
-_INFO = 4096  # bytes of an error: it travels in a header
+_LONGEST = 64 * 1024  # bytes per request
+_INFO = 4096  # bytes per error, which travels in a header
 _ACK = struct.Struct("<qqq")
 LONGEST_NAME = 128
 LONGEST_NOTE = 4096
-_COUNT = (0, 2**62 - 1)  # of offsets, epochs, sequence numbers
+_COUNT = (0, 2**62 - 1)  # range of offsets, epochs and sequence numbers
 _BOUNDS: dict[str, tuple[int, int]] = {
     **dict.fromkeys(("offset", "at", "epoch", "copy"), _COUNT),
     "max_tuples": (1, 1 << 32),
@@ -33,7 +33,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "min_tuples": (0, 2**62 - 1),
 }
 _LONGEST_S = {"wait_s": 3600.0, "follow_s": 60.0}
-_MOST = 2000  # entries of a list
+_MOST = 2000  # entries per list
 Spec = dict[str, tuple[tuple[type, ...], Any]]  # field -> types, default (REQUIRED: none)
 REQUIRED = object()
 _INT, _MAYBE_INT, _TEXT, _BOOL, _NUMBER = (int,), (int, type(None)), (str,), (bool,), (int, float)
@@ -43,7 +43,7 @@ APPEND: Spec = {
     "producer": (_TEXT, REQUIRED),
     "epoch": (_INT, REQUIRED),
     "wait_s": (_NUMBER, 3600.0),
-    "call": (_TEXT, ""),  # a name by which the client may leave
+    "call": (_TEXT, ""),  # names this call, so that the client can cancel it with `leave`
 }
 READ: Spec = {
     "stream": (_TEXT, REQUIRED),
@@ -53,7 +53,7 @@ READ: Spec = {
     "max_bytes": (_INT, 1 << 26),
     "min_tuples": (_INT, 1),
     "wait_s": (_NUMBER, 0.0),
-    "follow_s": (_NUMBER, 0.0),  # go on giving for so long; 0: answer once
+    "follow_s": (_NUMBER, 0.0),  # keep sending for this long; 0: answer once
     "known_progress_us": (_MAYBE_INT, None),
     "skip_trimmed": (_BOOL, False),
     "may_be_ahead": (_BOOL, False),
@@ -82,7 +82,7 @@ ACTIONS: dict[str, Spec] = {
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """A unit was taken: the producer's next sequence number, and what the queue holds."""
+    """Confirms a unit: the producer's next sequence number, and the range of offsets that the queue holds."""
 
     next: int
     end: int
@@ -96,19 +96,19 @@ class Ack:
         return Ack(*_ACK.unpack(bytes(data)))
 
 
-CLOSING = Ack(-1, -1, -1)  # no ack: the server asks its clients to end their streams
+CLOSING = Ack(-1, -1, -1)  # not an ack: the server asks its clients to end their calls
 
 
 def parse(data: Any, spec: Spec) -> dict[str, Any]:
-    """The fields of a request, checked and completed."""
+    """Returns the checked fields of a request, with defaults for those that are missing."""
     if len(data) > _LONGEST:
-        raise BadRequest(f"a request of {len(data):,} bytes: at most {_LONGEST:,} are allowed")
+        raise BadRequest(f"the request has {len(data):,} bytes: at most {_LONGEST:,} are allowed")
     try:
         given = json.loads(bytes(data) or b"{}")
     except (ValueError, RecursionError) as error:
-        raise BadRequest("a request that is not JSON") from error
+        raise BadRequest("the request is not JSON") from error
     if not isinstance(given, dict) or not given.keys() <= spec.keys():
-        raise BadRequest(f"a request with the fields {', '.join(spec)} is required")
+        raise BadRequest(f"a request may have only these fields: {', '.join(spec)}")
     found: dict[str, Any] = {}
     for name, (types, default) in spec.items():
         value = given.get(name, default)
@@ -122,32 +122,35 @@ def parse(data: Any, spec: Spec) -> dict[str, Any]:
 
 
 def _bounded(name: str, value: Any) -> Any:
-    """The value, within what a server bears."""
+    """Returns the value if it is within the bounds of its field. Waits are shortened instead of refused."""
     if name in _BOUNDS and value is not None:
         least, most = _BOUNDS[name]
         if not least <= value <= most:
-            raise BadRequest(f"field '{name}' of a request is {value}: {least} to {most} is allowed")
+            raise BadRequest(f"field '{name}' of a request is {value}: {least} to {most} are allowed")
     elif name in _LONGEST_S:
         if not math.isfinite(value) or value < 0:
-            raise BadRequest(f"field '{name}' of a request is {value}: seconds, 0 or more, are required")
+            raise BadRequest(f"field '{name}' of a request is {value}: 0 or more seconds are required")
         return min(float(value), _LONGEST_S[name])
     elif isinstance(value, str) and len(value) > (LONGEST_NOTE if name == "note" else LONGEST_NAME):
         raise BadRequest(
             f"field '{name}' of a request has {len(value):,} characters: at most {LONGEST_NAME} are allowed"
         )
     elif isinstance(value, str) and name != "note" and not value.isprintable():
-        raise BadRequest(f"field '{name}' of a request holds characters that cannot be printed")
+        raise BadRequest(f"field '{name}' of a request contains unprintable characters")
     elif isinstance(value, list) and len(value) > _MOST:
         raise BadRequest(f"field '{name}' of a request has {len(value):,} entries: at most {_MOST:,} are allowed")
     return value
 
 
 def request(**fields: Any) -> bytes:
+    """Encodes a request."""
     return json.dumps(fields).encode()
 
 
 def as_flight(error: QueueError) -> Exception:
-    """What a server raises. A queue that closes is a matter of time: the client tries again."""
+    """Returns the Flight error for an error. A closing queue is reported as unavailable, so that the client tries
+    again.
+    """
     info = json.dumps(error.to_json()).encode()
     if len(info) > _INFO:
         info = json.dumps({"error": type(error).__name__, "message": error.message[:1024], "data": {}}).encode()
@@ -157,7 +160,7 @@ def as_flight(error: QueueError) -> Exception:
 
 
 def from_flight(error: Any) -> QueueError | None:
-    """The error of the other side, or None if it is trouble of the link itself."""
+    """Returns the error that the other side raised, or None if the link itself failed."""
     info = getattr(error, "extra_info", None)
     if not info:
         return None

@@ -1,13 +1,12 @@
-"""Queues served over Arrow Flight: DoGet reads, DoPut appends with an ack a unit, DoAction does the rest
-(`protocol.ACTIONS`).
+"""Serves queues over Arrow Flight: DoGet reads, DoPut appends with one ack per unit, DoAction does the rest.
 
-Every message of DoGet and DoPut is one record (`record`) in the metadata of an empty Arrow batch: blocks pass as they
-lie in the queue, compressed or not; what comes is decoded once, to see that it can be. Loopback by default; see
-`address`.
+`protocol.ACTIONS` lists the actions. Every message of DoGet and DoPut is one record (`kigen.queue.record`) in the
+metadata of an empty Arrow batch. Blocks are sent as they are stored, compressed or not. Blocks that arrive are decoded
+once, to check that they can be decoded. The default address is loopback; see `address`.
 
-Invariant: only queues that were added can be reached; clients create none. No call gets past the check of its token and
-its role (`tokens`); calls, waits, names and sizes are bounded, so that a caller can keep a server busy, but not fill
-it.
+Invariant: only queues that were added can be reached, and clients cannot create any. No call passes without a check of
+its token and its role (`tokens`). Calls, waits, names and sizes are bounded, so that a caller can keep a server busy
+but cannot fill its memory.
 """
 
 from __future__ import annotations
@@ -24,19 +23,21 @@ import pyarrow as pa
 from kigen.links.errors import LinkRefused
 from kigen.links.flight.address import Address, Security, may_serve
 from kigen.links.flight.counters import TrafficCounters
-from kigen.links.flight.service import EMPTY_SCHEMA, ROLE, CopyProvider, Service, TokenCheck
+from kigen.links.flight.service import EMPTY_SCHEMA, CopyProvider, Service
+from kigen.links.flight.token_check import ROLE, TokenCheck
 from kigen.links.flight.tokens import new_secret
 from kigen.queue.errors import UnknownStream
 from kigen.queue.stream_queue import Queue
 
 __all__ = ["EMPTY_SCHEMA", "LinkServer"]
 _CLOSING_S = 5.0
-_MOST_ASKED = 256  # readers that are remembered to have asked
+_MOST_ASKED = 256  # remembered readers that wanted to follow
 
 
 class LinkServer:
-    """Serves the queues it is given from the moment it exists. Closing it leaves the queues open: they belong to the
-    caller."""
+    """Serves the given queues from the moment it exists. The queues belong to the caller: closing the server does not
+    close them.
+    """
 
     def __init__(
         self,
@@ -44,26 +45,27 @@ class LinkServer:
         address: str = "127.0.0.1:0",
         security: Security | None = None,
         about: Callable[[], dict[str, Any]] = dict,
-        deaf: Callable[[], bool] = bool,
+        cut_off: Callable[[], bool] = bool,
     ) -> None:
-        """`about`: what whoever serves has to say of itself (JSON). `deaf`: whether nothing new can come of it for
-        now, since it is cut off from those it reads from, or not at work yet."""
+        """Starts the server.
+
+        `about` returns what the owner reports about itself (JSON). `cut_off` returns whether the owner currently cannot
+        produce new rows, because it cannot reach its upstream nodes or has not started to work.
+        """
         security = security or Security()
         where = Address.parse(address)
         tls = may_serve(where, security)
-        if not security.token:  # loopback: whoever is not given it by this process has none
+        if not security.token:  # loopback: only this process can hand out the token
             security = replace(security, token=new_secret())
-        self.security = Security(
-            security.token, roots=security.roots or security.certificate
-        )  # for clients of this process
+        # credentials for clients in this process
+        self.security = Security(security.token, roots=security.roots or security.certificate)
         self.queues: dict[str, Queue] = {q.name: q for q in queues}
-        self.about, self.deaf = about, deaf
-        self.followers: Counter[tuple[str, str]] = Counter()  # (stream, reader) that follow now
-        self.asked: dict[
-            str, float
-        ] = {}  # reader -> when it last wanted to follow a stream, there or not (monotonic seconds)
-        self.copies: CopyProvider | None = None  # who gives copies of this process's files, if anybody does
-        self.counters = TrafficCounters()  # sent to each reader and taken from each producer, as "stream/name"
+        self.about, self.cut_off = about, cut_off
+        self.followers: Counter[tuple[str, str]] = Counter()  # (stream, reader) -> follow calls under way
+        # reader -> when it last wanted to follow a stream, whether the stream exists or not (monotonic seconds)
+        self.asked: dict[str, float] = {}
+        self.copies: CopyProvider | None = None  # provides copies of this process's files, if anything does
+        self.counters = TrafficCounters()  # per reader and per producer, as "stream/name"
         self.closing = threading.Event()
         try:
             self._service = Service(
@@ -78,32 +80,38 @@ class LinkServer:
 
     @property
     def followed(self) -> list[str]:
-        """Who follows a stream here, or was here and has not been missed yet."""
+        """Readers that follow a stream here, as "stream/reader". A reader that just left may still be listed."""
         return sorted(f"{stream}/{reader}" for (stream, reader), count in list(self.followers.items()) if count > 0)
 
     def add(self, queue: Queue) -> None:
+        """Serves one more queue."""
         self.queues[queue.name] = queue
 
     def was_asked(self, reader: str) -> None:
+        """Remembers that a reader wanted to follow a stream."""
         asked = dict(self.asked)
         asked.pop(reader, None)
         self.asked = {**dict(list(asked.items())[1 - _MOST_ASKED :]), reader: time.monotonic()}
 
     def remove(self, queue: Queue) -> None:
+        """Stops serving a queue."""
         self.queues.pop(queue.name, None)
 
     def queue(self, name: str) -> Queue:
+        """Returns the queue of that name. Raises UnknownStream."""
         found = self.queues.get(name)
         if found is None:
             streams = sorted(self.queues)[:20]
             raise UnknownStream(
-                f"no stream '{name}' at {self.address}: there is {', '.join(streams) or 'none'}", {"streams": streams}
+                f"no stream '{name}' at {self.address}: the streams are {', '.join(streams) or 'none'}",
+                {"streams": streams},
             )
         return found
 
     def close(self) -> None:
-        """Ends every call. A client that does not react within some seconds is left alone: its next message is
-        refused."""
+        """Ends every call. A client that does not react within some seconds is abandoned: its next message is
+        refused.
+        """
         self.closing.set()
         self._service.say_closing()
         ending = threading.Thread(target=self._service.shutdown, name=f"end {self.address}", daemon=True)

@@ -1,8 +1,7 @@
-"""The calls of a server as Flight makes them: each is checked for its token, its role and its bounds, then done by
-`serving`.
+"""Calls of a server as Flight makes them: checks token, role and bounds of each call, then `calls` does the work.
 
-Invariant: a call that a role may not make touches nothing. Reads and appends under way are bounded; none is left behind
-by its end.
+Invariant: a call that its role may not make has no effect. The number of reads and appends under way is bounded, and a
+call that ends leaves none behind.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ import pyarrow.flight as fl
 
 from kigen.links.flight import tokens
 from kigen.links.flight.address import Address
-from kigen.links.flight.calls import CheckCaller, act, give, take
+from kigen.links.flight.calls import CheckCaller, serve_action, serve_append, serve_read
 from kigen.links.flight.counters import TrafficCounters
 from kigen.links.flight.protocol import ACTIONS, APPEND, CLOSING, READ, VERSION, Ack, as_flight, parse
 from kigen.links.flight.software import software
-from kigen.links.flight.tokens import require_role, role_of
+from kigen.links.flight.token_check import role_of_call
+from kigen.links.flight.tokens import require_role
 from kigen.queue.errors import BadRequest, QueueClosed, QueueError
 from kigen.queue.stream_queue import Queue
 
 EMPTY_SCHEMA = pa.schema([])
-ROLE = "role"
-_MOST_STREAMS = 256  # reads and appends under way
+_MOST_STREAMS = 256  # reads and appends under way at once
 _EMPTY_BATCH = pa.RecordBatch.from_arrays([], schema=EMPTY_SCHEMA)
 
 
 class CopyProvider(Protocol):
-    """Gives the other replica copies of files; see `copies`."""
+    """Provides copies of files for the other replica; see `kigen.links.copies`."""
 
     def news(self) -> dict[str, Any]: ...
 
@@ -47,11 +46,11 @@ class CopyProvider(Protocol):
 
 
 class Server(Protocol):
-    """Whose calls these are: `kigen.links.flight.server.LinkServer`."""
+    """What the calls need of `kigen.links.flight.server.LinkServer`."""
 
     queues: dict[str, Queue]
     about: Callable[[], dict[str, Any]]
-    deaf: Callable[[], bool]
+    cut_off: Callable[[], bool]
     followers: Counter[tuple[str, str]]
     copies: CopyProvider | None
     counters: TrafficCounters
@@ -67,28 +66,31 @@ class Server(Protocol):
 
 
 class Service(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow counts as untyped
-    def __init__(self, server: Server, location: str, **how: Any) -> None:
-        self._server = server  # before the base class: calls may come at once
-        self._calls: dict[str, _Put] = {}  # appends under way, by the name their client gave them
+    """Flight server behind a LinkServer."""
+
+    def __init__(self, server: Server, location: str, **options: Any) -> None:
+        self._server = server  # before the base class starts: calls may come at once
+        self._calls: dict[str, _AppendCall] = {}  # appends under way, by the name that the client chose
         self._streams = threading.BoundedSemaphore(_MOST_STREAMS)
-        super().__init__(location, **how)
+        super().__init__(location, **options)
 
     def do_action(self, context: Any, action: Any) -> Iterator[Any]:
         try:
-            require_role(_role(context), action.type)
+            require_role(role_of_call(context), action.type)
             answer = self._act(context, action.type, action.body)
         except QueueError as error:
             raise as_flight(error) from error
         return iter([fl.Result(answer if isinstance(answer, bytes) else json.dumps(answer).encode())])
 
     def _act(self, context: Any, kind: str, body: Any) -> dict[str, Any] | bytes:
+        """Does one action and returns its answer."""
         if kind not in ACTIONS:
             raise BadRequest(f"action '{kind[:40]}': one of {', '.join(ACTIONS)} is required")
-        how = parse(body, ACTIONS[kind])
+        fields = parse(body, ACTIONS[kind])
         if kind == "hello":
-            if how["version"] != VERSION:
+            if fields["version"] != VERSION:
                 raise BadRequest(
-                    f"the client speaks version {how['version']}, this server {VERSION}: both must run the same Kigen"
+                    f"the client speaks version {fields['version']}, the server {VERSION}: both must run the same Kigen"
                 )
             return {"version": VERSION, "you": context.peer(), "software": software()}
         if kind == "about":
@@ -96,43 +98,45 @@ class Service(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow counts as u
         if kind == "streams":
             return {"streams": sorted(self._server.queues), "counters": self._server.counters.to_json()}
         if kind == "leave":
-            if how["call"] in self._calls:
-                self._calls[how["call"]].left.set()
+            if fields["call"] in self._calls:
+                self._calls[fields["call"]].left.set()
             return {}
         if kind.startswith("copy_"):
-            return self._copy(kind, how)
+            return self._copy(kind, fields)
         if kind == "open_reader":
-            self._server.was_asked(how["name"])
-        answer = act(self._server.queue(how["stream"]), kind, how)
+            self._server.was_asked(fields["name"])
+        answer = serve_action(self._server.queue(fields["stream"]), kind, fields)
         return (
-            {**answer, "deaf": self._server.deaf(), "followed": self._server.followed} if kind == "status" else answer
+            {**answer, "deaf": self._server.cut_off(), "followed": self._server.followed}
+            if kind == "status"
+            else answer
         )
 
-    def _copy(self, kind: str, how: dict[str, Any]) -> dict[str, Any] | bytes:
-        desk = self._server.copies
-        if desk is None:
+    def _copy(self, kind: str, fields: dict[str, Any]) -> dict[str, Any] | bytes:
+        provider = self._server.copies
+        if provider is None:
             raise BadRequest(
-                f"no copies are given at {self._server.address}: its nodes file must say standby = 'passive', too"
+                f"{self._server.address} provides no copies: its nodes file must say standby = 'passive', too"
             )
         if kind == "copy_news":
-            return desk.news()
+            return provider.news()
         if kind == "copy_list":
-            return desk.listed(how["copy"])
+            return provider.listed(fields["copy"])
         if kind == "copy_pieces":
-            return desk.pieces(how["copy"], how["pieces"], how["compress"])
-        return desk.done(how["copy"])
+            return provider.pieces(fields["copy"], fields["pieces"], fields["compress"])
+        return provider.done(fields["copy"])
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         try:
-            require_role(_role(context), tokens.READ)
-            how = parse(ticket.ticket, READ)
-            queue = self._server.queue(how["stream"])
+            require_role(role_of_call(context), tokens.READ)
+            fields = parse(ticket.ticket, READ)
+            queue = self._server.queue(fields["stream"])
         except QueueError as error:
             raise as_flight(error) from error
-        sent = self._server.counters.of(f"{queue.name}/{how['reader']}")
-        messages = give(queue, how, sent, self._gone(context, threading.Event()))
-        if how["follow_s"] > 0:
-            messages = self._counted((queue.name, how["reader"]), messages)
+        sent = self._server.counters.of(f"{queue.name}/{fields['reader']}")
+        messages = serve_read(queue, fields, sent, self._caller_check(context, threading.Event()))
+        if fields["follow_s"] > 0:
+            messages = self._counted((queue.name, fields["reader"]), messages)
         return fl.GeneratorStream(EMPTY_SCHEMA, _for_flight(self._within_bounds(messages)))
 
     def _within_bounds(self, messages: Iterator[bytes]) -> Iterator[bytes]:
@@ -142,7 +146,9 @@ class Service(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow counts as u
     @contextmanager
     def _room(self) -> Iterator[None]:
         if not self._streams.acquire(blocking=False):
-            raise BadRequest(f"{self._server.address} has {_MOST_STREAMS} reads and appends under way: end some first")
+            raise BadRequest(
+                f"{self._server.address} has {_MOST_STREAMS} reads and appends under way: end some of them first"
+            )
         try:
             yield
         finally:
@@ -159,48 +165,52 @@ class Service(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow counts as u
                 del followers[who]
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        put = _Put(writer)
+        call = _AppendCall(writer)
         name = ""
         try:
-            require_role(_role(context), tokens.APPEND)
-            how = parse(descriptor.command or b"", APPEND)
-            queue = self._server.queue(how["stream"])
-            name = how["call"] or uuid.uuid4().hex
-            self._calls[name] = put
-            taken = self._server.counters.of(f"{queue.name}/{how['producer']}")
-            gone = self._gone(context, put.left)
+            require_role(role_of_call(context), tokens.APPEND)
+            fields = parse(descriptor.command or b"", APPEND)
+            queue = self._server.queue(fields["stream"])
+            name = fields["call"] or uuid.uuid4().hex
+            self._calls[name] = call
+            taken = self._server.counters.of(f"{queue.name}/{fields['producer']}")
+            check_caller = self._caller_check(context, call.left)
             with self._room():
-                for ack in take(queue, how, _messages(reader, gone), taken, gone):
-                    put.write(ack)
+                for ack in serve_append(queue, fields, _messages(reader, check_caller), taken, check_caller):
+                    call.write(ack)
         except QueueError as error:
             raise as_flight(error) from error
         finally:
             self._calls.pop(name, None)
-            put.end()
+            call.end()
 
     def say_closing(self) -> None:
-        for put in list(self._calls.values()):
+        """Asks the clients of all appends under way to end their calls."""
+        for call in list(self._calls.values()):
             with suppress(fl.FlightError, pa.ArrowException, OSError):
-                put.write(CLOSING)
+                call.write(CLOSING)
 
-    def _gone(self, context: Any, left: threading.Event) -> CheckCaller:
+    def _caller_check(self, context: Any, left: threading.Event) -> CheckCaller:
+        """Returns a function that raises QueueClosed when nobody waits for the call any more."""
+
         def check() -> None:
             if self._server.closing.is_set():
                 raise QueueClosed("the server is closing")
             if left.is_set() or context.is_cancelled():
-                raise QueueClosed("the client is gone")
+                raise QueueClosed("the client has left")
 
         return check
 
 
-class _Put:
-    """A stream of appends under way. Flight's writer must not be touched once the call has returned: hence the lock and
-    the end."""
+class _AppendCall:
+    """An append call under way. Flight's writer must not be touched after the call returned: hence the lock and
+    `end`.
+    """
 
     def __init__(self, writer: Any) -> None:
         self._writer: Any = writer
         self._lock = threading.Lock()
-        self.left = threading.Event()  # its client left
+        self.left = threading.Event()  # set when its client has left
 
     def write(self, ack: Ack) -> None:
         with self._lock:
@@ -220,31 +230,11 @@ def _for_flight(messages: Iterator[bytes]) -> Iterator[tuple[Any, bytes]]:
         raise as_flight(error) from error
 
 
-def _messages(reader: Any, gone: CheckCaller) -> Iterator[Any]:
+def _messages(reader: Any, check_caller: CheckCaller) -> Iterator[Any]:
     while True:
         try:
             message = reader.read_chunk().app_metadata
         except StopIteration:
             return
-        gone()
+        check_caller()
         yield message
-
-
-class TokenCheck(fl.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow counts as untyped
-    def __init__(self, secret: str) -> None:
-        self._secret = secret
-
-    def start_call(self, info: Any, headers: dict[str, list[str]]) -> Any:
-        role = role_of(self._secret, str(headers.get("authorization", [""])[0]))
-        if role is None:
-            raise fl.FlightUnauthenticatedError("the token is missing or wrong")
-        return _Caller(role)
-
-
-class _Caller(fl.ServerMiddleware):  # type: ignore[misc]  # pyarrow counts as untyped
-    def __init__(self, role: str) -> None:
-        self.role = role
-
-
-def _role(context: Any) -> str:
-    return str(context.get_middleware(ROLE).role)

@@ -1,4 +1,4 @@
-"""What this process runs: two replicas give the same rows only if they run the same."""
+"""Reports the software versions of this process. Two replicas give the same rows only if their versions are equal."""
 
 from __future__ import annotations
 
@@ -8,4 +8,5 @@ from importlib.metadata import version
 
 @lru_cache(maxsize=1)
 def software() -> dict[str, str]:
+    """Returns the versions of the packages that decide which rows a query gives."""
     return {"kigen": version("kigen"), "duckdb": version("duckdb")}

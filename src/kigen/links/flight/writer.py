@@ -1,11 +1,11 @@
-"""Appending over a link: units are sent without waiting for each other, kept until acknowledged, and sent again after
-trouble.
+"""Appends over a link. Units are sent without waiting for each other, kept until acknowledged, and sent again after a
+failure.
 
-Invariant: units enter the queue in order, each once (by epoch and sequence number): a unit is forgotten here only when
+Invariant: units enter the queue in order, each once (by epoch and sequence number). A unit is discarded here only when
 its ack says that the queue has it. `flush` returns when all are acknowledged. Back-pressure: `append` waits while
-`window_bytes` are unacknowledged; the server waits while its queue is full, up to `wait_s`, then QueueFull is raised
-here, nothing is forgotten, and `flush` tries again. Threads: one caller; a thread that takes acks. Cost: one copy of a
-block into its message.
+`window_bytes` are unacknowledged; the server waits up to `wait_s` while its queue is full, then QueueFull is raised
+here. Nothing is discarded then, and `flush` tries again. Threads: one caller, and one thread that receives acks. Cost:
+one copy of a block into its message.
 """
 
 from __future__ import annotations
@@ -16,36 +16,27 @@ import uuid
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as fl
 
 from kigen.links.errors import LinkDown
-from kigen.links.flight.calls import message
+from kigen.links.flight.append_unit import AppendUnit, encode_unit
 from kigen.links.flight.client import Link
 from kigen.links.flight.counters import TrafficCounter
 from kigen.links.flight.protocol import CLOSING, Ack, request
 from kigen.links.flight.server import EMPTY_SCHEMA
 from kigen.queue.errors import QueueError, SequenceGap
-from kigen.queue.payload import codec_number, encode_all
+from kigen.queue.payload import codec_number
 from kigen.queue.queue_appends import MAIN
-from kigen.queue.record import NO_PROGRESS, TUPLES, Record
 
-_DAY_S = 86_400.0  # a stream of appends has no natural end; gRPC wants one
-
-
-@dataclass(frozen=True)
-class _Unit:
-    sequence: int
-    after: int  # the next sequence number once it is in the queue
-    messages: list[bytes]
-    size: int
-    tuples: int
+_DAY_S = 86_400.0  # an append call has no natural end, but gRPC requires a timeout
 
 
 class LinkWriter:
+    """Producer of one stream over a link."""
+
     def __init__(
         self,
         link: Link,
@@ -66,14 +57,14 @@ class LinkWriter:
         self.sent = TrafficCounter()
         self.acked = Ack(self.next, 0, 0)
         self._changed = threading.Condition()
-        self._writing = threading.Lock()  # Flight's writers are for one thread at a time
-        self._pending: deque[_Unit] = deque()
+        self._writing = threading.Lock()  # Flight's writers allow one thread at a time
+        self._pending: deque[AppendUnit] = deque()
         self._pending_bytes = 0
-        self._turn = 0  # counts streams of appends, so that a late ack of an old one is known
-        self._call = ""  # names the stream of appends to the server
+        self._turn = 0  # number of the append call, to recognise late acks of an earlier one
+        self._call = ""  # name of the append call at the server
         self._client: Any = None
         self._writer: Any = None
-        self._taker: threading.Thread | None = None
+        self._ack_thread: threading.Thread | None = None
         self._failure: Exception | None = None
 
     def append(
@@ -82,10 +73,15 @@ class LinkWriter:
         sequence: int | None = None,
         progress_us: int | None = None,
     ) -> int:
-        """Sends one unit and gives the sequence number after it; it is acknowledged later. `sequence` None: the
-        next."""
+        """Sends one unit and returns the sequence number after it. The ack comes later.
+
+        `sequence` None takes the next number.
+        """
         at = self.next if sequence is None else sequence
-        unit = self._unit([batches] if isinstance(batches, pa.RecordBatch) else list(batches), at, progress_us)
+        given = [batches] if isinstance(batches, pa.RecordBatch) else list(batches)
+        unit = encode_unit(given, at, self.epoch, self._counts, self._codec, progress_us)
+        for tuples, size, plain in unit.blocks:
+            self.sent.add(tuples, size, plain)
         while True:
             self._heal()
             with self._changed:
@@ -99,11 +95,11 @@ class LinkWriter:
         return self.next
 
     def progress(self, progress_us: int) -> None:
-        """Promises that nothing older will come, behind all that was appended."""
+        """Raises the watermark, after all units that were appended before."""
         self.append([], None, progress_us)
 
     def flush(self, timeout_s: float | None = None) -> Ack:
-        """Waits until all is acknowledged."""
+        """Waits until all units are acknowledged."""
         until = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             with self._changed:
@@ -119,7 +115,7 @@ class LinkWriter:
                     self._wait(until)
 
     def close(self) -> None:
-        """Flushes, then ends the stream. The link stays open."""
+        """Flushes, then ends the append call. The link stays open."""
         try:
             self.flush()
         finally:
@@ -135,7 +131,7 @@ class LinkWriter:
             self.abandon()
 
     def abandon(self) -> None:
-        """Leaves at once, acknowledged or not. The server is told, since it may be waiting for room on our behalf."""
+        """Leaves at once, acknowledged or not. Notifies the server, which may be waiting for room for this writer."""
         with self._changed:
             self._turn += 1
             writer, self._writer = self._writer, None
@@ -148,42 +144,28 @@ class LinkWriter:
         with suppress(fl.FlightError, pa.ArrowException, OSError), self._writing:
             writer.close()
 
-    def _unit(self, batches: list[pa.RecordBatch], at: int, progress_us: int | None) -> _Unit:
-        promised = NO_PROGRESS if progress_us is None else progress_us
-        blocks = [block for b in batches for block in encode_all(b, self._codec)]
-        messages, sequence = [], at
-        for place, e in enumerate(blocks):
-            more = place < len(blocks) - 1
-            behind = NO_PROGRESS if more else promised
-            record = Record(TUPLES, e.data.size, e.crc, more, e.codec, 0, e.count, 0, self.epoch, sequence, behind)
-            messages.append(message(record, e.data))
-            self.sent.add(e.count, e.data.size, e.plain)
-            sequence += e.count if self._counts == "tuples" else 0
-        if not blocks:
-            messages.append(message(Record(TUPLES, 0, 0, sequence=at, progress_us=promised), b""))
-        after = sequence if self._counts == "tuples" else at + 1
-        return _Unit(at, after, messages, sum(len(m) for m in messages), sum(e.count for e in blocks))
-
     def _wait(self, until: float | None) -> None:
-        """For an ack or a failure, a second at most."""
+        """Waits for an ack or a failure, for one second at most."""
         if self._failure is None:
             self._changed.wait(1.0 if until is None else min(1.0, max(0.0, until - time.monotonic())))
 
-    def _send(self, unit: _Unit) -> None:
-        """If that fails, the unit is pending and is sent again when the stream is healed."""
+    def _send(self, unit: AppendUnit) -> None:
+        """Sends a unit. If that fails, the unit stays pending and is sent again by `_heal`."""
         try:
             for data in unit.messages:
                 with self._writing:
                     self._writer.write_metadata(data)
         except (fl.FlightError, pa.ArrowException, OSError) as error:
-            self._join_taker()  # it knows better why
+            self._join_ack_thread()  # it may know the real reason
             with self._changed:
                 self._failure = self._failure or error
                 self._changed.notify_all()
 
     def _heal(self) -> None:
-        """Opens the stream of appends if there is none or it broke, and sends again what is not acknowledged. Raises
-        what was refused."""
+        """Opens the append call if there is none or it broke, and sends unacknowledged units again.
+
+        Raises what the server refused.
+        """
         while self._writer is None or self._failure is not None:
             client = self._client
             failure = self._end()
@@ -194,6 +176,7 @@ class LinkWriter:
             self._open_stream()
 
     def _open_stream(self) -> None:
+        """Starts an append call and its thread, and sends the units again that the queue does not have."""
         opened = self._link.open_producer(self._stream, self._producer, self.epoch, self._counts)
         with self._changed:
             while self._pending and self._pending[0].tuples and self._pending[0].after <= opened["next"]:
@@ -203,7 +186,7 @@ class LinkWriter:
         if again and self._counts == "tuples" and again[0].sequence > opened["next"]:
             lost = {"expected": opened["next"], "given": again[0].sequence}
             raise SequenceGap(
-                f"stream '{self._stream}' lost what it had acknowledged, from {opened['next']} on: it is not durable",
+                f"stream '{self._stream}' lost acknowledged tuples from number {opened['next']} on: it is not durable",
                 lost,
             )
         self._client = self._link.connection.client()
@@ -213,15 +196,15 @@ class LinkWriter:
         )
         options = self._link.connection.options(_DAY_S)
         self._writer, acks = self._client.do_put(fl.FlightDescriptor.for_command(command), EMPTY_SCHEMA, options)
-        self._taker = threading.Thread(
-            target=self._take_acks, args=(self._writer, acks, self._turn), name=f"acks {self._stream}", daemon=True
+        self._ack_thread = threading.Thread(
+            target=self._receive_acks, args=(self._writer, acks, self._turn), name=f"acks {self._stream}", daemon=True
         )
-        self._taker.start()
+        self._ack_thread.start()
         for unit in again:
             self._send(unit)
 
-    def _take_acks(self, writer: Any, acks: Any, turn: int) -> None:
-        """One ack a unit, in the order sent; those of a stream that was given up count no more."""
+    def _receive_acks(self, writer: Any, acks: Any, turn: int) -> None:
+        """Receives one ack per unit, in the order sent. Acks of an abandoned call are ignored."""
         failure: Exception = fl.FlightUnavailableError("the stream of acks ended")
         try:
             while (data := acks.read()) is not None:
@@ -243,12 +226,14 @@ class LinkWriter:
                 self._failure = failure
                 self._changed.notify_all()
 
-    def _join_taker(self) -> None:
-        if self._taker is not None:
-            self._taker.join(timeout=5.0)
+    def _join_ack_thread(self) -> None:
+        if self._ack_thread is not None:
+            self._ack_thread.join(timeout=5.0)
 
     def _end(self) -> Exception | None:
-        """Ends the stream; gives why it had broken. The reason comes with the end of the call, not with the acks."""
+        """Ends the append call. Returns why it had failed: the reason comes with the end of the call, not with the
+        acks.
+        """
         with self._changed:
             self._turn += 1
             failure, self._failure = self._failure, None
@@ -259,10 +244,10 @@ class LinkWriter:
             if failure is None:
                 with self._writing:
                     writer.done_writing()
-                self._join_taker()
+                self._join_ack_thread()
             with self._writing:
                 writer.close()
         except (fl.FlightError, pa.ArrowException, OSError) as error:
             failure = error
-        self._taker = None
+        self._ack_thread = None
         return failure
