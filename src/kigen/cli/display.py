@@ -37,7 +37,7 @@ class RunDisplay:
         self._began = self._printed_at = time.monotonic()
         self._seen: deque[tuple[float, dict[str, int]]] = (
             deque()
-        )  # of the last seconds: the time, and the tuples of each query
+        )  # time, and tuples per query
 
     def __enter__(self) -> RunDisplay:
         if self._console.is_terminal:
