@@ -15,7 +15,7 @@ DOCS = ROOT / "docs"
 KINDS = ("tutorial", "how-to", "reference", "explanation")
 OUTSIDE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md")]
 GENERATED = DOCS / "reference" / "api.md"
-PAGES = [p for p in [*OUTSIDE, DOCS / "index.md", *(q for k in KINDS for q in sorted((DOCS / k).glob("*.md")))]]
+PAGES = [*OUTSIDE, DOCS / "index.md", *(q for k in KINDS for q in sorted((DOCS / k).glob("*.md")))]
 
 
 def without_code(text: str) -> str:
@@ -32,14 +32,14 @@ def test_the_site_builds_with_every_link_checked(tmp_path: Path) -> None:
     """`--strict` makes an error of every link, anchor and page that is missing, and of every page outside the nav."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False, env=environment
-    )
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "site" / "reference" / "language" / "index.html").exists()
     for page in (tmp_path / "site").rglob("*.html"):
         html = page.read_text(encoding="utf-8")
-        assert not re.findall(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="https?://(?!localhost)[^"]+\.(?:js|css|woff2?)', html), page
+        assert not re.findall(
+            r'<(?:script|link|img|iframe)[^>]+(?:src|href)="https?://(?!localhost)[^"]+\.(?:js|css|woff2?)', html
+        ), page
         assert "fonts.googleapis" not in html, page
         assert "google-analytics" not in html, page
 
@@ -66,7 +66,7 @@ def test_one_sentence_per_line(page: Path) -> None:
     for line in without_code(page.read_text(encoding="utf-8")).splitlines():
         if line.lstrip().startswith("|") or line.startswith("    "):
             continue
-        plain = re.sub(r"`[^`]*`|\([^()]*\)", "x", line)
+        plain = re.sub(r"`[^`]*`|\([^()]*\)", "x", re.sub(r"^(#+ )?\s*\d+\. ", "", line))
         assert not re.search(r"[a-z0-9)*][.!?] +[A-Z`*]", plain), f"{page.name}: {line}"
 
 
@@ -76,5 +76,14 @@ def test_words_of_the_glossary(page: Path) -> None:
     if page.name == "glossary.md":
         return
     text = without_code(page.read_text(encoding="utf-8")).lower()
-    for word in ("whole ways", "let go", "lets go", "is told", "are told", "whoever", "micro-batches a", "tuples a second"):
+    for word in (
+        "whole ways",
+        "let go",
+        "lets go",
+        "is told",
+        "are told",
+        "whoever",
+        "micro-batches a",
+        "tuples a second",
+    ):
         assert word not in text, f"{page.name}: '{word}'"
