@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kigen.placement.nodes_file.file import NodesFileError
     from kigen.placement.problem import ProblemError
     from kigen.placement.profile import ProfileError
+    from kigen.placement.solver.mip import SolverMissing
     from kigen.placement.stored import PlacementMismatch
     from kigen.queue import QueueError
     from kigen.spark.admission.offsets import OffsetFormatError
@@ -69,6 +70,7 @@ __all__ = [
     "RunOptions",
     "RunResult",
     "SinkLogFormatError",
+    "SolverMissing",
     "SparkDied",
     "SparkUnavailable",
     "check",
@@ -107,6 +109,7 @@ _MODULES = {
     "RunOptions": "engine.options",
     "RunResult": "engine.result",
     "SinkLogFormatError": "spark.sink.sink_log",
+    "SolverMissing": "placement.solver.mip",
     "SparkDied": "engine.errors",
     "SparkUnavailable": "spark.session.start",
     "check": "engine.apps",

@@ -111,6 +111,7 @@ class Engine:
             MemoryLimitReached: The workers would use more than `memory`.
             RunFailed: Spark, or a fault in Kigen, ended the run.
 
+        >>> import pathlib
         >>> app = '''
         ... CREATE STREAM readings (room STRING, temp DOUBLE, ts TIMESTAMP) TIMESTAMP BY ts
         ...   FROM csv (path = 'readings.csv');
@@ -118,8 +119,8 @@ class Engine:
         ... '''
         >>> engine.run(text=app, drain=True, output="out").report["queries"]["last"]["out"]
         4
-        >>> print(open("out/last.csv").readline(), end="")
-        room,temp,_from,_to
+        >>> pathlib.Path("out/last.csv").read_text().splitlines()[0]
+        'room,temp,_from,_to'
         """
         options = RunOptions(
             drain=drain,

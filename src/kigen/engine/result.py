@@ -57,13 +57,13 @@ class RunResult:
     ) -> None:
         self.report, self.finished = report, finished
         self._app, self._results, self._spark, self._scratch = app, results, spark, scratch
-        self._finalizer = weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
+        self._finalizer: weakref.finalize[..., Any] = weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
 
     @property
     def queries(self) -> list[str]:
         """Names of the queries, in the order of the app.
 
-        >>> engine.run("rooms.cql", drain=True).queries
+        >>> result.queries
         ['hot']
         """
         return [query.name for query in self._app.queries]
@@ -77,7 +77,6 @@ class RunResult:
             KeyError: There is no such query.
             ValueError: The run kept no results.
 
-        >>> result = engine.run("rooms.cql", drain=True)
         >>> result.dataframe("hot").where("mean > 22").select("room", "mean").show()
         +-------+----+
         |   room|mean|
@@ -96,7 +95,7 @@ class RunResult:
     def to_arrow(self, query: str) -> pa.Table:
         """Returns the results of a query as a pyarrow Table in this process, without Spark. Times are in UTC.
 
-        >>> engine.run("rooms.cql", drain=True).to_arrow("hot").column_names
+        >>> result.to_arrow("hot").column_names
         ['room', 'mean', '_from', '_to']
         """
         return read_arrow(self._sink(query))
@@ -104,8 +103,7 @@ class RunResult:
     def to_pandas(self, query: str) -> pd.DataFrame:
         """Returns the results of a query as a pandas DataFrame in this process, without Spark.
 
-        >>> frame = engine.run("rooms.cql", drain=True).to_pandas("hot")
-        >>> sorted(frame["mean"])
+        >>> sorted(result.to_pandas("hot")["mean"])
         [19.0, 20.0, 22.0, 24.0]
         """
         return self.to_arrow(query).to_pandas()
@@ -125,9 +123,8 @@ class RunResult:
         return frame
 
     def close(self) -> None:
-        """Deletes temporary results now; DataFrames of this result cannot be read afterwards.
+        """Deletes temporary results now; they cannot be read afterwards. Results in a checkpoint stay.
 
-        >>> result = engine.run("rooms.cql", drain=True)
         >>> result.close()
         """
         self._finalizer()

@@ -1,1 +1,1 @@
-"""What belongs to a checkpoint besides Spark's files: fingerprint, format, key secret, owner."""
+"""Files of a checkpoint besides those of Spark: fingerprint, format, key secret, owner."""

@@ -1,8 +1,7 @@
-"""What a checkpoint belongs to: `app.json` names every stream and query as planned, so that a changed app is refused,
-with what changed.
+"""Identifies the app of a checkpoint: `app.json` lists every stream and query as planned.
 
-Invariant: two apps have the same fingerprint exactly if one may go on from the other's state; names, comments and
-layout of the app file do not matter, the plan does.
+A changed app is refused, with a list of the changes. Invariant: two apps have the same fingerprint exactly if one can
+continue from the other's state. The plan matters; comments and layout of the app file do not.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ _FILE = "app.json"
 
 
 class CheckpointMismatch(ValueError):
-    """The checkpoint is of another app, or of another version: exit code 2."""
+    """The checkpoint belongs to another app or version. `kigen` exits with code 2."""
 
 
 def fingerprint(
     app: App, lifetime: str, draining: bool, output: str | None, version: str, sliced: list[str]
 ) -> dict[str, Any]:
-    """`sliced`: tasks whose slices run apart; their state is not that of tasks that run whole."""
+    """Returns the fingerprint as JSON. `sliced` lists the tasks whose slices run separately: their state differs."""
     live = (
         {stream.name for stream in app.streams if stream.source.name.lower() == "synthetic"} if not draining else set()
     )
@@ -47,7 +46,10 @@ def fingerprint(
 
 
 def check_or_write(checkpoint: Path, mine: dict[str, Any], sync: bool = True) -> None:
-    """Raises CheckpointMismatch if the checkpoint is of another app, DamagedFile if its description is torn."""
+    """Compares the fingerprint with that of the checkpoint, or writes it into a new checkpoint.
+
+    Raises CheckpointMismatch if the checkpoint belongs to another app, DamagedFile if its description is torn.
+    """
     path = checkpoint / _FILE
     if not path.exists():
         if (checkpoint / "spark").exists():
@@ -60,7 +62,7 @@ def check_or_write(checkpoint: Path, mine: dict[str, Any], sync: bool = True) ->
         listed = "\n".join(f"  - {change}" for change in changes)
         raise CheckpointMismatch(
             f"the checkpoint {checkpoint} was made by another app or version:\n{listed}\n"
-            "Undo the change to go on from it, or give another --checkpoint directory (or delete this one) to start "
+            "Undo the change to continue from it, or give another --checkpoint directory (or delete this one) to start "
             "from the beginning."
         )
     if theirs["found_format"] != FORMAT:
@@ -71,17 +73,19 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_bytes())
         if not isinstance(found, dict) or not all(isinstance(found.get(key), dict) for key in ("streams", "queries")):
-            raise ValueError("no description of an app")
+            raise ValueError("it does not describe an app")
     except ValueError as error:
-        torn = f"it is torn ({path.stat().st_size} bytes: {error}), so that nobody knows whose checkpoint this is"
+        torn = f"it is torn ({path.stat().st_size} bytes: {error}), so the app of this checkpoint is unknown"
         todo = "Restore it from a copy of the checkpoint, or start from the beginning with a new --checkpoint directory"
         raise DamagedFile(str(path), torn, todo) from error
     return found
 
 
 def _parts(declared: SourceStream | Query) -> dict[str, str]:
-    """A digest of each clause: enough to say which one changed. Clauses that came later, and are not written, leave no
-    trace."""
+    """Returns a digest of each clause, which is enough to report which one changed.
+
+    A clause that older versions did not have is left out if the app does not use it.
+    """
     later = {"ahead_us"} if getattr(declared, "ahead_us", None) is None else set()
     return {f.name: _digest(getattr(declared, f.name)) for f in fields(declared) if f.name not in {"name", *later}}
 

@@ -1,6 +1,6 @@
-"""The secret that keys of rows are hashed with: made once per checkpoint, readable by its owner only.
+"""Keeps the secret for hashing the keys of rows: made once per checkpoint, readable only by its owner.
 
-It lies in the checkpoint because rows may come out in the order of their keys: a batch that is made again must give the
+It is part of the checkpoint because rows may come out in the order of their keys, and a replayed batch must give the
 same order.
 """
 
@@ -17,7 +17,7 @@ _FILE = "keys.secret"
 
 
 def key_secret(checkpoint: Path, sync: bool) -> int:
-    """The checkpoint's secret, a number of 64 bits; made if there is none yet."""
+    """Returns the secret of the checkpoint, a number of 64 bits; creates it if there is none yet."""
     file = checkpoint / _FILE
     if not file.exists():
         fresh = checkpoint / f"{_FILE}.{os.getpid()}"
@@ -29,5 +29,5 @@ def key_secret(checkpoint: Path, sync: bool) -> int:
     try:
         return int(file.read_text(encoding="ascii"), 16)
     except ValueError as error:
-        todo = "put it back from a backup, or start from the beginning with another --checkpoint directory"
-        raise DamagedFile(str(file), "holds no secret", todo) from error
+        todo = "Restore it from a backup, or start from the beginning with another --checkpoint directory"
+        raise DamagedFile(str(file), "it does not hold a secret", todo) from error

@@ -1,7 +1,7 @@
-"""One run at a time on a checkpoint: `owner.json` names the process that uses it, and Spark's.
+"""Ensures that one run at a time uses a checkpoint: `owner.json` names its process, and that of Spark.
 
-Invariant: while the file names a living process, nobody else writes below the checkpoint. A killed command leaves its
-JVM behind for a moment, finishing what it was at: a new run waits for its end.
+Invariant: while the file names a live process, no other process writes below the checkpoint. The JVM of a killed
+command may live on for a moment and finish its work: a new run waits for its end.
 """
 
 from __future__ import annotations
@@ -20,17 +20,21 @@ _WAIT_S = 60.0
 
 
 class CheckpointInUse(RuntimeError):
-    """Another run uses the checkpoint: exit code 1."""
+    """Another run uses the checkpoint. `kigen` exits with code 1."""
 
 
 class Owner:
+    """Ownership of one checkpoint by this process."""
+
     def __init__(self, checkpoint: Path) -> None:
         self._path = checkpoint / _FILE
         self._mine = False
 
     def acquire(self) -> None:
-        """Raises CheckpointInUse. The lock is for two commands that look at the same moment; it ends with the process
-        that holds it."""
+        """Takes the checkpoint for this process. Raises CheckpointInUse.
+
+        The lock is for two commands that look at the same moment; it ends with the process that holds it.
+        """
         with open(self._path.with_name("owner.lock"), "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self._acquire()
@@ -49,10 +53,12 @@ class Owner:
         self._mine = True
 
     def add_jvm(self, pid: int | None) -> None:
+        """Records the process of Spark's driver, which may outlive this one."""
         held = {"process": _identity(os.getpid()), "jvm": None if pid is None else _identity(pid)}
         replace(self._path, json.dumps(held).encode())
 
     def release(self) -> None:
+        """Gives the checkpoint back, if this process has it."""
         if self._mine:
             self._path.unlink(missing_ok=True)
             self._mine = False
@@ -81,7 +87,7 @@ def _identity(pid: int) -> dict[str, Any]:
 
 
 def _alive(process: dict[str, Any] | None) -> bool:
-    """Whether that very process lives: a number may have been given to another since."""
+    """Returns whether exactly this process lives: the system may have given its id to another one since."""
     if process is None:
         return False
     try:
@@ -94,7 +100,7 @@ def _alive(process: dict[str, Any] | None) -> bool:
 
 
 def _started(pid: int) -> str | None:
-    """The process's start, where the system tells (Linux); a dead one that nobody waited for counts as gone."""
+    """Returns when the process started, as Linux reports it; None elsewhere. A zombie counts as ended."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

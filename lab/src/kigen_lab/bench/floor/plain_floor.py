@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 FORMS = ("transformWithStateInPandas", "applyInPandasWithState")
 _STATE = "n long, total long"
@@ -35,13 +35,13 @@ def _importable(module: str) -> bool:
         return False
 
 
-class RunningMean(StatefulProcessor):  # type: ignore[misc]  # pyspark counts as untyped
+class RunningMean(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getValueState("mean", _STATE)
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        n, total = self._state.get() if self._state.exists() else (0, 0)
-        n, total = _add(rows, n, total)
+        before = self._state.get() if self._state.exists() else None
+        n, total = _add(rows, *(before or (0, 0)))
         self._state.update((n, total))
         yield _result(key, n, total)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from kigen_lab.bench.floor.plain_floor import floor_query
 from kigen_lab.bench.lifetimes.plain_queries import plain_query, read
