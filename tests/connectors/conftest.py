@@ -1,4 +1,4 @@
-"""A stream declaration in one call, and reading one in pieces."""
+"""Makes a stream in one call, and reads a stream in pieces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def make_stream() -> MakeStream:
     def make(
         connector: str, columns: str, timestamp: str | None = "ts", skip: bool = False, **options: Any
     ) -> SourceStream:
-        """`columns` as in an app file: 'room STRING, ts TIMESTAMP'."""
+        """Makes a stream. `columns` are written as in an app file: 'room STRING, ts TIMESTAMP'."""
         schema = tuple(Column(c.split()[0], Type[c.split()[1]]) for c in columns.split(","))
         at = None if timestamp is None else [c.name for c in schema].index(timestamp)
         return SourceStream("s", schema, Connector(connector, tuple(options.items())), at, on_error_skip=skip)
@@ -31,8 +31,8 @@ def make_stream() -> MakeStream:
 @pytest.fixture(scope="session")
 def read_all() -> Callable[..., Rows]:
     def read(source: Source, sizes: Iterable[int] = ()) -> Rows:
-        """The whole stream in ranges of the given sizes (the last repeats; default: at once); checks that ranges
-        join."""
+        """Reads the whole stream in ranges of the given sizes (the last size repeats; default: all at once) and checks
+        that each range starts where the one before it ended."""
         cuts = iter(sizes)
         size, position = 10**9, source.initial()
         tables, skipped, errors = [], 0, []

@@ -1,4 +1,5 @@
-"""Files that change under a run: a range that is read again must give the same rows, and half a line is no record."""
+"""Tests files that change during a run: reading a range again must give the same rows, and half a line is not a
+record."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def text_source(tmp_path: Path, make_stream: Any, kind: str, text: str, draining
 
 
 def remembered(source: Any, max_rows: int) -> Range:
-    """A range as the state remembers it once it was read."""
+    """Returns a range as the state remembers it after it was read."""
     piece = source.advance(source.initial(), max_rows)
     found = Range.from_json(replace(piece, checksum=source.read(piece).checksum).to_json())
     assert found.checksum is not None
@@ -40,7 +41,9 @@ def test_a_range_of_lines_that_changed_is_refused(kind: str, tmp_path: Path, mak
     source = text_source(tmp_path, make_stream, kind, head + "".join(lines))
     piece = remembered(source, 4)
     assert source.read(piece).table["c1"].to_pylist() == [0, 1, 2, 3]
-    text_source(tmp_path, make_stream, kind, head + "".join([lines[5], *lines[1:]]))  # as long as before: rotated, say
+    text_source(
+        tmp_path, make_stream, kind, head + "".join([lines[5], *lines[1:]])
+    )  # the same length as before, for example after a rotation
     message = (
         rf"in\.{kind}: has changed.*bytes \d+ to \d+ of stream 's' had checksum.*Restore the old file.*new --checkpoint"
     )

@@ -1,5 +1,5 @@
-"""A gallery of bad rows: by default the run ends naming file, line, field, text and type; under ON ERROR SKIP they are
-counted."""
+"""Tests a gallery of bad rows: by default the run ends and names file, line, field, text and type; under ON ERROR SKIP
+the rows are counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The csv source: one file read in any pieces is the same; RFC 4180, NULLs, zones, headers, many files."""
+"""Tests the csv source: a file gives the same rows in any pieces; RFC 4180, NULLs, zones, headers, many files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COLUMNS = "name STRING, x DOUBLE, n BIGINT, ok BOOLEAN, ts TIMESTAMP, note STRIN
 
 
 def field(value: Any) -> str:
-    """A value as RFC 4180 text: NULL empty, every text quoted."""
+    """Writes a value as RFC 4180 text: NULL is empty, and every string is quoted."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -163,7 +163,7 @@ def test_booleans(tmp_path: Path, make_stream: Any, read_all: Any, text: str) ->
         True,
         False,
     ]
-    # The same on the slow path, which a bad row brings on.
+    # The same on the slow path, which a bad row causes.
     rows = read_text(tmp_path, make_stream, read_all, body + "x,1\n", "ts TIMESTAMP, a BOOLEAN", skip=True)
     assert [row["c1"] for row in rows] == [True, False]
 

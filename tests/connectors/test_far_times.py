@@ -1,5 +1,4 @@
-"""Times at the edges: before the year 1 and after 9999 are bad rows, and so is what lies further ahead than AHEAD
-allows."""
+"""Tests times at the edges: rows before the year 1, after 9999, or further ahead than AHEAD allows are bad rows."""
 
 from __future__ import annotations
 
@@ -107,7 +106,7 @@ class _Live(LiveSource):
     ("clause", "kept"), [("", [0, 1]), ("AHEAD 10 SECONDS", [0]), ("AHEAD 100000 HOURS", [0, 1, 2])]
 )
 def test_ahead_of_a_live_stream_counts_from_arrival(clause: str, kept: list[int]) -> None:
-    """An hour unless it says otherwise. What was decided depends on the row and on its arrival alone."""
+    """The default is an hour. The decision depends only on the row and its arrival."""
     text = "CREATE STREAM s (v BIGINT, ts TIMESTAMP) TIMESTAMP BY ts FROM synthetic (rate = 1) {} ON ERROR SKIP;"
     declared = bind(text.format(clause)).streams[0]
     arrivals = np.array([STARTED_US] * 3)

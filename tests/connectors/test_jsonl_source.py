@@ -1,4 +1,4 @@
-"""JSON lines: any cut is the same; both paths agree; a gallery of bad rows."""
+"""Tests JSON lines: any cut gives the same rows, both parsers agree, and a gallery of bad rows."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_any_cut_gives_the_rows_that_were_written(
     for name, key in (("c1", "name"), ("c2", "n"), ("c4", "ok")):
         assert table[name].to_pylist() == [v.get(key) for v in values]
     assert table["c3"].to_pylist() == [None if v.get("x") is None else float(v["x"]) for v in values]
-    # A bad line sends the whole range down the slow path: the good rows stay the same.
+    # A bad line sends the whole range to the slow parser: the good rows stay the same.
     slow = read_all(source_of(tmp_path, make_stream, body + "\nnull", skip=True))
     assert slow.skipped == 1
     assert slow.table.equals(table)

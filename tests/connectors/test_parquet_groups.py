@@ -1,4 +1,5 @@
-"""Row groups read ahead: the same tables whatever the order of requests, and an error where it belongs."""
+"""Tests row groups that are read ahead: the same tables in any order of requests, and errors at the group they belong
+to."""
 
 from __future__ import annotations
 

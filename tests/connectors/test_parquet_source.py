@@ -1,4 +1,4 @@
-"""The parquet source: any cut over files and row groups, units and zones of timestamps, lossless casts."""
+"""Tests the parquet source: any cut over files and row groups, units and zones of timestamps, lossless casts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record ends by quote parity against the parser itself, on the worst text there is."""
+"""Compares record ends found by quote parity with the parser itself, on difficult text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ hostile = st.lists(
 
 
 def parsed_rows(data: bytes) -> int:
-    """How many records the parser finds, of whatever width."""
+    """Returns how many records of any width the parser finds."""
     wrong = 0
 
     def count(row: object) -> str:

@@ -1,4 +1,4 @@
-"""Sinks: the text of results, and that cutting back to a position leaves exactly what was there then."""
+"""Tests sinks: the text of results, and that opening at a sink position leaves exactly what was written by then."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_cutting_back_to_a_position(
     again.close()
     straight = opened(None)
     straight.commit()
-    assert all(len(data) < 60 for data in content().values())  # a fresh start leaves the header at most
+    assert all(len(data) < 60 for data in content().values())  # a fresh start leaves at most the header
     for rows in kept:
         straight.write(table_of(rows))
     assert straight.commit() == position

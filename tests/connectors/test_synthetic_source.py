@@ -1,4 +1,4 @@
-"""Synthetic streams: the same in any cut, rates and distributions as asked, live and draining."""
+"""Tests synthetic streams: the same rows in any cut, the declared rates and distributions, live and draining."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""A disk whose power can be cut: it remembers what was not synced, and loses a random part of it, as real disks do.
+"""Simulates a disk whose power can be cut: it tracks what was not synced and loses a random part of it, as real disks
+do.
 
-Bytes written since a file's last sync may be there, torn, zero or absent, in any order; new names, renames and removals
-since the last sync of their directory may be there or not, each for itself. What was synced is there. Files that others
-wrote (Spark's JVM, say) count as not synced until somebody syncs them through this disk; `trusted` names those of which
-that is known.
+Bytes written since a file's last sync may be present, torn, zero or absent, in any order. New names, renames and
+removals since the last sync of their directory may each have happened or not. Everything that was synced is present.
+Files that other processes wrote, such as Spark's JVM, count as not synced until they are synced through this disk;
+`trusted` names those that are known to be synced.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from kigen.durable import Disk
 
 
 class PowerCut(BaseException):
-    """Not an Exception: nobody may catch it on the way."""
+    """A power cut. Not an Exception, so that no code catches it on the way."""
 
 
 class _File:
@@ -31,7 +32,7 @@ class _File:
         self.pending: list[tuple[int, bytes | None]] = []  # (where, what); None: cut there
 
     def left(self, rng: random.Random) -> bytes:
-        """What a power cut leaves."""
+        """Returns what a power cut leaves of the bytes."""
         content = bytearray(self.durable)
         luck = rng.choice((0.0, 0.5, 0.9, 1.0))
         for at, data in self.pending:
@@ -48,7 +49,7 @@ class _File:
 
 
 def _alone(method: Any) -> Any:
-    """The pool of the sink syncs several files at once."""
+    """Runs one change at a time: the sink's pool syncs several files at once."""
 
     @functools.wraps(method)
     def locked(self: PowerDisk, *arguments: Any, **named: Any) -> Any:
@@ -59,7 +60,7 @@ def _alone(method: Any) -> Any:
 
 
 class PowerDisk(Disk):
-    """`cut_after`: so many changes, then every call raises PowerCut."""
+    """A disk whose every call raises PowerCut after `cut_after` changes."""
 
     def __init__(
         self, root: Path, rng: random.Random, cut_after: int = 1 << 60, trusted: Callable[[str], bool] = lambda _: False
@@ -156,7 +157,7 @@ class PowerDisk(Disk):
 
     @_alone
     def image(self) -> tuple[dict[str, bytes], set[str]]:
-        """What a restart would find: files and directories."""
+        """Returns the files and directories that a restart would find."""
         names, folders = dict(self._names), set(self._folders)
         luck = self._rng.choice((0.0, 0.5, 1.0))
         for op in self._ops:
@@ -172,7 +173,7 @@ class PowerDisk(Disk):
         return files, folders
 
     def restart(self, at: Path | None = None) -> None:
-        """Puts the image in place of what is there, or elsewhere."""
+        """Replaces the present files by the image, or writes the image elsewhere."""
         files, folders = self.image()
         target = at or self._root
         shutil.rmtree(target, ignore_errors=True)
@@ -194,7 +195,7 @@ class PowerDisk(Disk):
         self._ops.append((what, (os.path.dirname(path),), (path, file)))
 
     def _strangers(self, names: dict[str, _File]) -> list[str]:
-        """Files that came past this disk."""
+        """Notices files that were written without this disk."""
         found = [os.path.join(folder, name) for folder, _, files in os.walk(self._root) for name in files]
         return [path for path in found if path not in names and path not in self._now]
 

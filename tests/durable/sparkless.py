@@ -1,9 +1,9 @@
-"""As much of Spark as the sink sees: an offset log, state files and a commit log, synced (by our file system class) or
-not.
+"""Imitates the parts of Spark that the sink sees: an offset log, state files and a commit log, synced (by our file
+system class) or not.
 
-A stream of numbers from 0 on: an offset says from where to where its batch goes, and lengths are drawn anew whenever a
-batch is planned, so that a batch that is planned twice is another one. State n holds where batch n begins; it must be
-there when batch n runs.
+The stream is the numbers from 0 on. An offset says where its batch begins and ends. The length of a batch is random
+each time it is planned, so a batch that is planned twice differs. State n holds where batch n begins, and must exist
+when batch n runs.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from kigen.spark.sink.batch_sink import BatchSink
 
 
 class StateLost(Exception):
-    """What Spark says when a state file is missing or torn: a clear error."""
+    """Spark's clear error for a state file that is missing or torn."""
 
 
 class Frame:
-    """As much of a DataFrame as the sink uses."""
+    """The parts of a DataFrame that the sink uses."""
 
     def __init__(self, rows: list[tuple[Any, ...]]) -> None:
         self._rows = rows
@@ -69,12 +69,12 @@ def frame(batch: int, first: int, end: int, finished: bool = False) -> Any:
 
 
 def rename_into(path: Path, text: str, sync: bool) -> None:
-    """As Spark does it, with our file system class (`sync`) or with its own."""
+    """Writes a file as Spark does, with our file system class (`sync`) or with its own."""
     make_directories(path.parent, sync)
     temporary = path.with_name(f".{path.name}.tmp")
     fd = disk().open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     data, done = text.encode(), 0
-    while done < len(data):  # a full disk takes a part, and refuses the rest
+    while done < len(data):  # a full disk accepts a part and refuses the rest
         done += disk().write_at(fd, [data[done:]], done)
     if sync:
         disk().sync(fd)
@@ -95,7 +95,7 @@ class Query:
         self._spark, self._sink, self._rng, self._total = checkpoint / "spark", sink, rng, total
 
     def run(self) -> None:
-        """To the end."""
+        """Runs all batches to the end."""
         offsets = _numbers(self._spark / "offsets")
         batch, first = 0, 0
         if offsets:

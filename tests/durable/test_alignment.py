@@ -1,4 +1,4 @@
-"""Spark's logs against the sink log, in every combination that a power cut can leave of a short run."""
+"""Compares Spark's logs with the sink log, in every combination that a power cut can leave of a short run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def subsets(numbers: range) -> list[frozenset[int]]:
 
 @pytest.mark.parametrize("cut_back", [True, False])
 def test_every_combination_fits_afterwards_or_is_refused(cut_back: bool) -> None:
-    """What Spark needs: the offset of its last batch and the one before; no commit of a batch without a record."""
+    """Spark needs the offsets of its last batch and of the one before, and no commit of a batch without a record."""
     gone_on = refused = 0
     for offsets in subsets(range(4)):
         for torn in subsets(range(4)):

@@ -1,4 +1,5 @@
-"""The disk becomes full at a random write: a clear end, nothing torn, and the run goes on after space was made."""
+"""Fills the disk at a random write: the run ends with a clear error, nothing is torn, and it continues once there is
+space."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from kigen.queue import StorageFailed
 
 
 class FullDisk(Disk):
-    """Takes so many bytes and no more; of the write that does not fit, a part."""
+    """A disk that accepts a number of bytes, and only a part of the write that does not fit."""
 
     def __init__(self, room: int) -> None:
         self._room = room
@@ -49,16 +50,14 @@ def test_a_run_goes_on_after_space_was_made(seed: int, linked: bool, tmp_path: P
                 raise
             if run is not None and run.queue is not None:
                 run.queue.close()
-            elif (
-                linked and run is None
-            ):  # it failed before anybody could close its queue: as a killed process leaves it
+            elif linked and run is None:  # the run failed before its queue was closed, as after a kill
                 _release(tmp_path)
     Run(tmp_path, True, linked).to_end(tmp_path, rng)
     check(tmp_path, linked)
 
 
 def _release(root: Path) -> None:
-    """Another lock file: what a process held ends with it."""
+    """Replaces the lock file, because the locks of a process end with it."""
     for lock in (root / "queues").glob("*/lock"):
         lock.unlink()
 

@@ -1,4 +1,4 @@
-"""Log files: for the owner's eyes only, and bounded."""
+"""Tests log files: readable by the owner only, and limited in length."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The power is cut while a queue is written: what was acknowledged is there, in order, once; nothing else but what
-followed it."""
+"""Cuts the power while a queue is written: every acknowledged row is present, in order, once, followed at most by rows
+that were written later."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def settings(folder: Path, fsync: str) -> QueueSettings:
 
 
 class Told:
-    """What this life, or one before it, said to others."""
+    """What this process, or one before it, acknowledged or reported to others."""
 
     def __init__(self) -> None:
         self.appended = self.acked = 0
 
 
 def work(queue: Queue, rng: random.Random, told: Told) -> None:
-    """Until the power goes."""
+    """Works until the power is cut."""
     queue.open_reader("r")
     queue.require(["r"])
     at = queue.status()["producers"]["main"]["next"] if "main" in queue.status()["producers"] else 0

@@ -1,4 +1,4 @@
-"""The setting of a run, and the warning of a slow disk."""
+"""Tests the durability setting of a run, and the warning about a slow disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The power is cut at random moments of a run with outputs of every kind: in the end each holds every row once."""
+"""Cuts the power at random moments of a run with outputs of every kind: in the end each has every row once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLEAR = (DamagedFile, QueueError, InputError, StateLost)
 
 
 class Run:
-    """One life of a run: csv and parquet, and with `linked` a queue that another node reads."""
+    """One process of a run, with csv and parquet outputs, and with `linked` a queue that another node reads."""
 
     def __init__(self, root: Path, syncs: bool, linked: bool, spark_syncs: bool | None = None) -> None:
         self.queue: Queue | None = None
@@ -93,7 +93,7 @@ def test_with_a_spark_that_does_not_sync_the_rows_are_right_or_its_state_is_lost
 ) -> None:
     rng, root = random.Random(2000 + seed), tmp_path / "disk"
     root.mkdir()
-    with suppress(StateLost):  # the one error there may be
+    with suppress(StateLost):  # the only error that is allowed
         for _ in range(3):
             disk = PowerDisk(root, rng, cut_after=rng.randrange(700))
             try:
@@ -123,7 +123,7 @@ def test_without_syncs_the_rows_are_right_or_an_error_is_clear(seed: int, linked
 
 
 def test_a_queue_older_than_the_sink_log_is_refused(tmp_path: Path) -> None:
-    """Of issue 15: a reader got [0..4, 10, 11, ...] and no error."""
+    """In issue 15, a reader got [0..4, 10, 11, ...] and no error."""
     first = Run(tmp_path, True, True)
     first.sink(frame(0, 0, 5), 0)
     assert first.queue is not None
@@ -136,7 +136,7 @@ def test_a_queue_older_than_the_sink_log_is_refused(tmp_path: Path) -> None:
     second.queue.close()
     for path, data in old.items():
         path.write_bytes(data)
-    with pytest.raises(SequenceGap, match=r"stream 'q'.*2 units were sent, the queue holds 1.*Restore"):
+    with pytest.raises(SequenceGap, match=r"stream 'q'.*2 units were sent, but the queue holds 1.*Restore"):
         Run(tmp_path, True, True)
 
 

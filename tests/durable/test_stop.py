@@ -1,4 +1,4 @@
-"""A stop never hangs: a batch that waits for room in a queue keeps neither `status` nor the end waiting."""
+"""Tests that a stop never hangs: a batch that waits for space in a queue blocks neither `status` nor the end."""
 
 from __future__ import annotations
 

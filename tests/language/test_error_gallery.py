@@ -1,8 +1,7 @@
-"""Every error of the gallery: the exact text underlined (between « and »), the message (!) and what to write instead
-(?).
+"""Tests every error of the gallery: the exact text underlined (between « and »), the message (!) and the hint (?).
 
-`errors.txt` holds one app statement a block; with an error in several places the messages follow in the order of the
-text.
+`errors.txt` holds one app statement per block. If there are errors in several places, the messages follow in the order
+of the text.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Every example of the language reference is an app file that binds; its error message is the one the language
-gives."""
+"""Tests that every example of the language reference binds, and that the error it shows is the error that users see."""
 
 from __future__ import annotations
 

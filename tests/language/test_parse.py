@@ -1,4 +1,4 @@
-"""App files to declarations: clauses, windows, comments, spelling."""
+"""Tests the parsing of app files into declarations: clauses, windows, comments, spelling."""
 
 from __future__ import annotations
 

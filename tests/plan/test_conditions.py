@@ -1,4 +1,4 @@
-"""Conditions cut from their text, and which expressions might raise."""
+"""Tests how conditions are cut from their text, and which expressions might raise."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`explain` against golden files: an app (`golden/NAME.sql`) and the plan it must give (`golden/NAME.txt`).
+"""Compares `explain` with golden files: an app (`golden/NAME.sql`) and its expected plan (`golden/NAME.txt`).
 
-`KIGEN_GOLDEN=write` writes the files anew; look at the difference before you commit it.
+`KIGEN_GOLDEN=write` rewrites the files; look at the difference before you commit it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ PAIR = "FROM a [RANGE {0} SECONDS], b [RANGE {0} SECONDS] WHERE a.k = b.k"
     ("changes", "why"),
     [
         ({}, None),
-        ({"a.k, b.k AS m": "COUNT(*) AS n"}, None),  # what else it reads are windows on the same streams
+        ({"a.k, b.k AS m": "COUNT(*) AS n"}, None),  # everything else that it reads are windows on the same streams
         ({"RANGE 5 SECONDS": "ROWS 5", "RANGE 9 SECONDS": "ROWS 9"}, "its windows are ROWS"),
         ({"a [RANGE 9 SECONDS]": "a [RANGE 2 SECONDS]"}, "its windows do not hold one another"),
         ({"a [RANGE 5 SECONDS], b [RANGE 5": "a [RANGE 9 SECONDS], b [RANGE 5"}, "all its windows reach as far"),

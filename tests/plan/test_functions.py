@@ -1,4 +1,5 @@
-"""What an expression may call: a list, whatever quotes or schemas stand around a name; and DuckDB is locked."""
+"""Tests the functions that an expression may call, with any quotes or schemas around a name, and that DuckDB is
+locked."""
 
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ def test_refused(expression: str) -> None:
     "word", ["current_date", "current_timestamp", "localtime", "localtimestamp", "current_user", "session_user"]
 )
 def test_functions_in_disguise(word: str) -> None:
-    """DuckDB takes these words for functions where no column has the name."""
+    """DuckDB treats these words as functions where no column has the name."""
     with pytest.raises(CqlErrors) as found:
         bound(f"CAST({word} AS STRING)")
     assert found.value.errors[0].underlined.lower() == word
@@ -184,7 +185,8 @@ def test_a_row_above_64_mib_is_an_error() -> None:
 
 @pytest.mark.parametrize("sql", ["c0 + INTERVAL 5000 YEARS", "c0 - INTERVAL 10000 YEARS"])
 def test_a_time_beyond_four_digits_is_an_error(sql: str) -> None:
-    """Keys of such times were made of Python's own, which end with the year 9999: with a stack trace."""
+    """Keys of such times were once made from Python's times, which end with the year 9999, and failed with a stack
+    trace."""
     rows = pa.RecordBatch.from_pydict({"c0": pa.array([253_000_000_000_000_000], pa.int64()).cast(pa.timestamp("us"))})
     with pytest.raises(EvaluationError, match="after 9999"):
         evaluate(rows, 1, [Expr(sql, Type.TIMESTAMP, "")])

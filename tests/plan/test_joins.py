@@ -1,4 +1,4 @@
-"""Joins as the binder builds them: keys, what guards what, comparisons, and the order of several inputs."""
+"""Tests joins as the binder builds them: keys, guards, comparisons, and the order of several inputs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ def joins(body: str) -> list[Join]:
     return [node for node in plan(body).walk() if isinstance(node, Join)]
 
 
-# --- keys and guards
-# ----------------------------------------------------------------------------------------------------
+# --- keys and guards -------------------------------------------------------------------------------------------------
 
 PLACED = {
     "a key that is an expression is computed once, below": (
@@ -115,8 +114,7 @@ def test_placed(name: str) -> None:
     assert tree(plan(body)) == lines(expected)
 
 
-# --- comparisons
-# --------------------------------------------------------------------------------------------------------
+# --- comparisons -----------------------------------------------------------------------------------------------------
 
 COMPARED = {
     "a.x < b.y": [(0, "<", 0)],
@@ -124,7 +122,7 @@ COMPARED = {
     "b.u BETWEEN a.t AND a.t + INTERVAL 5 SECOND": [(3, "<=", 3), (4, ">=", 3)],
     "a.x = b.y AND a.t >= b.u": [(3, ">=", 3)],
     "a.x <= b.q": [(4, "<=", 1)],  # as DOUBLE
-    "a.x * 1.5 < b.y": [(4, "<=", 4)],  # DuckDB compares decimals: as doubles, equal ones may be different
+    "a.x * 1.5 < b.y": [(4, "<=", 4)],  # DuckDB compares decimals; as doubles, equal ones may differ
     "a.x + 1 > b.y - 1 AND a.p < b.q": [(4, ">", 4), (1, "<", 1)],
     "a.s < b.r": [],
     "a.x <> b.y": [],
@@ -148,8 +146,7 @@ def test_comparisons(condition: str) -> None:
         assert join.residual is not None
 
 
-# --- the order of inputs
-# ------------------------------------------------------------------------------------------------
+# --- the order of inputs ---------------------------------------------------------------------------------------------
 
 
 def links(pairs: set[tuple[int, int]]) -> object:
@@ -160,7 +157,7 @@ def links(pairs: set[tuple[int, int]]) -> object:
 ORDERS = [
     ([10.0, 10.0], set(), [0, 1]),
     ([10.0, 10.0, 10.0], {(0, 2), (2, 1)}, [0, 2, 1]),  # as written, 0 and 1 have no key
-    ([10.0, 10.0, 10.0], {(1, 2)}, [1, 2, 0]),  # the cross product that there must be comes last
+    ([10.0, 10.0, 10.0], {(1, 2)}, [1, 2, 0]),  # the unavoidable cross product comes last
     ([10.0, 10.0, 10.0], {(0, 1), (1, 2)}, [0, 1, 2]),  # no order is better: as written
     ([1000.0, 1000.0, 1.0], {(0, 1), (1, 2)}, [1, 2, 0]),  # the small one first
     ([10.0, 10.0, 7.0], {(0, 1), (0, 2)}, [0, 1, 2]),  # not clearly smaller

@@ -1,7 +1,7 @@
-"""The plan means what the text means: each query's plan, written back as SQL node by node, gives DuckDB's own answer to
-the text.
+"""Tests that a plan means what its text means: the plan of a query, written back as SQL node by node, gives the same
+result as DuckDB gives for the text.
 
-Windows play no part here: every stream is a table all of whose rows are alive.
+Windows play no part here: every stream is a table whose rows are all alive.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ QUERIES = [
 
 
 def written(node: PlanNode) -> str:
-    """A plan node as SQL over tables, columns c0, c1, ..."""
+    """Writes a plan node as SQL over tables, with columns c0, c1, ..."""
     children = [f"({written(c)})" for c in ([node.child] if isinstance(node, Aggregate) else node.children)]
     if isinstance(node, Scan):
         return "SELECT " + ", ".join(f'"{c.name}" AS c{i}' for i, c in enumerate(node.columns)) + f" FROM {node.stream}"
@@ -195,7 +195,7 @@ def _joined(node: Join, children: list[str]) -> str:
     tests = [f"l.c{a} = r.c{b}" for a, b in zip(node.left_keys, node.right_keys, strict=True)]
     tests += [
         f"l.c{c.left} {c.op} r.c{c.right}" for c in node.comparisons
-    ]  # hints: they must take away nothing that the residual keeps
+    ]  # hints must not remove anything that the residual keeps
     on = " AND ".join(tests) or "TRUE"
     sql = f"SELECT {left}, {right} FROM {children[0]} l JOIN {children[1]} r ON {on}"
     return sql if node.residual is None else f"SELECT * FROM ({sql}) WHERE {node.residual.sql}"

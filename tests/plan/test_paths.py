@@ -1,5 +1,5 @@
-"""Outputs never touch inputs, nor each other: refused at `check`, at the place where the output is written; nothing is
-opened."""
+"""Tests that outputs overwrite neither inputs nor each other: `check` refuses them at the place that declares the
+output, and opens nothing."""
 
 from __future__ import annotations
 

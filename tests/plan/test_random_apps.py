@@ -1,4 +1,4 @@
-"""Random apps through the language give plans that mean the same as plans made without it."""
+"""Tests that random apps written in CQL give plans that mean the same as plans built without CQL."""
 
 from __future__ import annotations
 

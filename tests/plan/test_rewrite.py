@@ -1,4 +1,5 @@
-"""Each rewrite rule: what it does, and where it must not. Meaning is judged by test_meaning and by the random apps."""
+"""Tests each rewrite rule: what it changes, and where it must not. test_meaning and the random apps check the
+meaning."""
 
 from __future__ import annotations
 
@@ -198,8 +199,7 @@ def test_names_stay_what_the_query_calls_them() -> None:
     assert [[c.name for c in q.schema] for q in app.queries] == [["one"], ["two"]]
 
 
-# --- conditions above a join
-# --------------------------------------------------------------------------------------------
+# --- conditions above a join -----------------------------------------------------------------------------------------
 
 INSIDE = "SELECT a.x, p, s, b.y, q, r FROM a [ROWS 5], b [ROWS 5]"
 TAKEN = {

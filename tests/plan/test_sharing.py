@@ -1,4 +1,4 @@
-"""Which joins become one, and what then stands inside and above it."""
+"""Tests which joins become one, and which conditions are then inside it and above it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ R1, R2, R3 = "[RANGE 1 SECOND]", "[RANGE 2 SECONDS]", "[RANGE 3 SECONDS]"
 
 
 def roots(*bodies: str) -> list[PlanNode]:
-    """The plans that run, in the order of the queries."""
+    """Returns the plans that run, in the order of the queries."""
     app = bind(STREAMS + "".join(f"CREATE QUERY q{i} AS {body};" for i, body in enumerate(bodies)))
     planned = {q.name: q.root for task in extract_tasks(app) for q in task.queries}
     return [planned[q.name] for q in app.queries]
@@ -130,7 +130,7 @@ def test_conditions_that_all_have_stay_inside() -> None:
 
 
 def test_conditions_of_one_query_are_tested_above_over_the_joined_columns() -> None:
-    """Text that looks like a column is no column."""
+    """A string that looks like a column is not a column."""
     first, _ = roots(on(R1, R1, "AND x < y WHERE d = 'it''s c1' AND c = 'c2'"), on(R2, R2))
     assert isinstance(first, Project)
     assert isinstance(first.child, Filter)
@@ -163,7 +163,7 @@ def test_shared_joins_over_streams_of_shared_joins() -> None:
 
 
 def test_slices_groups_and_weights() -> None:
-    """Reaches 1, 2 and 12 s: the first two are worth as much a second, the third less."""
+    """The reaches are 1, 2 and 12 s: the first two have the same weight per second, the third has less."""
     app = bind(
         STREAMS + "".join(f"CREATE QUERY q{i} AS {on(w, w)};" for i, w in enumerate((R1, "[RANGE 12 SECONDS]", R2, R2)))
     )

@@ -1,4 +1,4 @@
-"""What `check` warns of: joins that form all pairs, windows that never end; and what it does not."""
+"""Tests what `check` warns about: joins that form all pairs and windows that never end, and nothing else."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_window_that_never_ends(body: str) -> None:
     [
         "SELECT k FROM b [UNBOUNDED]",  # nothing keeps it
         "SELECT COUNT(*), MAX(y) FROM b [UNBOUNDED]",  # one row of state
-        "SELECT f, COUNT(*) FROM a [UNBOUNDED] GROUP BY f",  # three groups at most
+        "SELECT f, COUNT(*) FROM a [UNBOUNDED] GROUP BY f",  # at most three groups
         "SELECT k, COUNT(*) FROM b [RANGE 1 HOUR] GROUP BY k",
     ],
 )

@@ -1,4 +1,4 @@
-"""The hull of windows against a slow search over all ways to cut a tuple's work, and the paper's orders."""
+"""Compares the hull of windows with a slow search over all ways to cut a tuple's work, and with the paper's orders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_the_papers_orders(name: str) -> None:
 
 
 def answered(windows: tuple[float, ...], stops: tuple[int, ...], work: float) -> float:
-    """Queries answered by `work` on one tuple if it is run group by group, shares of a group counted."""
+    """Returns the queries answered by `work` on one tuple if it is run group by group; shares of a group count."""
     done, level, total = 0.0, 0, 0.0
     for stop in stops:
         cost = windows[stop - 1] - done

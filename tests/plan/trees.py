@@ -1,4 +1,4 @@
-"""Plans as lines of text, for tests that say what stands where."""
+"""Writes plans as lines of text, for tests of where each node is."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ CREATE STREAM c (x BIGINT, y BIGINT, n BIGINT) FROM synthetic (rate = 10);
 
 
 def plan(*bodies: str) -> PlanNode:
-    """The plan of the last query."""
+    """Returns the plan of the last query."""
     return bind(STREAMS + "".join(f"CREATE QUERY q{i} AS {body};" for i, body in enumerate(bodies))).queries[-1].root
 
 
 def tree(node: PlanNode, depth: int = 0) -> list[str]:
-    """A line per node, children indented by two; streams are left out, a window shows its own."""
+    """Returns one line per node, with children indented by two. Streams are left out, because a window shows its
+    own."""
     children = [node.child] if isinstance(node, Aggregate) else list(node.children)
     if node.label().startswith("window"):
         stream = children[0].label().removeprefix("stream ")
@@ -28,7 +29,7 @@ def tree(node: PlanNode, depth: int = 0) -> list[str]:
 
 
 def lines(text: str) -> list[str]:
-    """The lines of a block of text, as `tree` gives them."""
+    """Returns the lines of a block of text in the form of `tree`."""
     found = [line for line in text.splitlines() if line.strip()]
     indent = min(len(line) - len(line.lstrip()) for line in found)
     return [line[indent:] for line in found]
