@@ -36,8 +36,8 @@ def test_the_papers_policies_touch_only_the_batches_they_take(monkeypatch: pytes
     assert touched == [1]
 
 
-def test_shedding_thousands_is_one_decision() -> None:
+def test_dropping_thousands_is_one_decision() -> None:
     policy = filled("pack", firm=True)
     decision = policy.next(1e12)
     assert decision.idle
-    assert sum(count for _, count in decision.shed) == 3 * QUERIES * BATCHES
+    assert sum(count for _, count in decision.drop) == 3 * QUERIES * BATCHES

@@ -8,7 +8,7 @@ from kigen.schedule import PolicySettings, ScheduledTask, make_policy
 from kigen.schedule.adaptive.adaptivity_controller import AdaptivityController
 from kigen.schedule.adaptive.basic_batch_manager import BasicBatch, BasicBatchManager
 from kigen.schedule.adaptive.basic_task_collector import BasicTaskCollector
-from kigen.schedule.adaptive.exec_cost import OperatorCosts, chain_cost_us, survivors
+from kigen.schedule.adaptive.exec_cost import chain_cost_us, survivors
 from kigen.schedule.adaptive.overdue_controller import OverdueController
 from kigen.schedule.adaptive.priority_manager import PriorityManager
 from kigen.schedule.adaptive.sdmr_monitor import SdmrMonitor
@@ -76,14 +76,6 @@ def test_cost_of_a_chain_and_what_survives() -> None:
     assert survivors(100.0, 50.0, 1_000.0, 990.0) == 0
 
 
-def test_operator_costs_are_learnt() -> None:
-    costs = OperatorCosts([1.0, 1.0], [1.0, 1.0])
-    for _ in range(100):
-        costs.observe(0, 100, 25, 500.0)
-        costs.observe(1, 25, 25, 250.0)
-    assert costs.tuple_us == pytest.approx(5 + 0.25 * 10, rel=1e-3)
-
-
 def test_sdmr_in_three_readings() -> None:
     monitor = SdmrMonitor(window_us=100.0)
     monitor.arrived(10)
@@ -111,13 +103,13 @@ def test_k_after_one_miss_and_many_hits(reading: str, expected: int) -> None:
 
 
 def test_tasks_that_expire_while_they_wait_do_not_lower_k() -> None:
-    """2 of 4 shed, then 1 of 4: k + 1. Late results, work in vain, do lower it."""
+    """2 of 4 dropped, then 1 of 4: k + 1. Late results, work in vain, do lower it."""
     monitor = SdmrMonitor()
     monitor.arrived(12)
     controller = AdaptivityController(monitor, reading="overdue", start=3)
-    monitor.executed(0.0, 4, 2, shed=2)
+    monitor.executed(0.0, 4, 2, dropped=2)
     assert controller.update() == 3
-    monitor.executed(1.0, 4, 1, shed=1)
+    monitor.executed(1.0, 4, 1, dropped=1)
     assert controller.update() == 4
     monitor.executed(2.0, 4, 4)
     assert controller.update() == 1

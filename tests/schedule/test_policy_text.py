@@ -39,7 +39,7 @@ def test_policies_over_slices_have_settings_of_their_own() -> None:
     ("text", "hint"),
     [
         ("best", "no policy 'best': write one of all, fifo"),
-        ("pack:speed=3", "has no setting 'speed': there is phi"),
+        ("pack:speed=3", "has no setting 'speed': the settings are phi"),
         ("ats:phi=3", "phi must be a time such as 100ms"),
         ("ats:phi=0ms", "phi must be a time"),
         ("ats:kp=high", "kp must be a number, not 'high'"),
@@ -48,7 +48,7 @@ def test_policies_over_slices_have_settings_of_their_own() -> None:
         ("pack:overload", "no overload ''"),
         ("salvage", "'salvage' runs in virtual time only .*: write one of mqt, mandf, admandf or fifo"),
         ("mandf:beta=-1", "beta must be 0 or more"),
-        ("mandf:beta=7", "beta is a share: it must be 1 or less, not 7"),
+        ("mandf:beta=7", "beta is a share, so it must be 1 or less, not 7"),
         ("pack:protected=1.5", "protected is a share"),
         ("mqt:length=soon", "length must be a time such as 100ms"),
     ],

@@ -108,5 +108,5 @@ def test_every_slice_of_every_tuple_is_given_once_or_lost(name: str, seed: int) 
 
 
 def test_a_policy_that_admits_no_slices_is_refused() -> None:
-    with pytest.raises(PolicyError, match="no policy 'salvage' admits slices: write one of mqt, mandf, admandf"):
+    with pytest.raises(PolicyError, match="policy 'salvage' does not admit slices: write one of mqt, mandf, admandf"):
         SliceAdmission("salvage", [sliced("a")])

@@ -31,7 +31,7 @@ def test_the_first_of_all_that_waits(rule: str, seed: int) -> None:
                 relative = float("inf") if scheduled.deadline_us is None else scheduled.deadline_us
                 waiting.append((now + (relative if rule == "edf" else 0.0), task))
         decision = policy.next(now)
-        assert not decision.shed
+        assert not decision.drop
         if not waiting:
             assert decision.idle
         else:
@@ -42,8 +42,8 @@ def test_the_first_of_all_that_waits(rule: str, seed: int) -> None:
         ran += 1
 
 
-def test_fifo_sheds_nothing_however_late() -> None:
+def test_fifo_drops_nothing_however_late() -> None:
     policy = make_policy("taat", TASKS, PolicySettings(rule="fifo"))
     policy.arrived(0, 2, 0.0)
     decision = policy.next(1e9)
-    assert (decision.admit, decision.shed) == ([(0, 1)], [])
+    assert (decision.admit, decision.drop) == ([(0, 1)], [])

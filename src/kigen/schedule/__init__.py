@@ -1,5 +1,7 @@
-"""Deadlines: which basic batches of which tasks run next. Pure: events in, decisions out; no clock, no I/O, no
-threads."""
+"""Decides which basic batches of which tasks run next, given their deadlines.
+
+Pure: events in, decisions out; no clock, no I/O, no threads.
+"""
 
 from kigen.schedule.adaptive.adaptivity_controller import SDMR_READINGS
 from kigen.schedule.cost_model import CostModel

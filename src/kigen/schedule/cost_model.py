@@ -1,14 +1,14 @@
-"""What a micro-batch costs: a fixed part, a part for each task in it, a part for each tuple. Learnt from the lengths of
-batches alone.
+"""Cost model of a batch: a fixed part, a part per task in it, a part per tuple. Learns from the lengths of batches
+alone.
 
 The model is length = F + A * (tasks in the batch) + sum over tasks of n_i * c_i + noise. The estimate is recursive
-least squares, as a Kalman filter: its covariance gives every estimate its spread, and every prediction too. First
-guesses of tuple costs are taken to be wrong together (a common factor: the machine) as well as one by one. Two things
-make it robust: a surprise counts for at most `CLIP` standard deviations, and estimates keep a little variance for ever
-(`DRIFT`), more when surprises agree: the model follows a machine that changes.
+least squares, as a Kalman filter: the covariance gives every estimate, and every prediction, its spread. First guesses
+of tuple costs are assumed to be wrong together (by a common factor, the machine) as well as one by one. Two things make
+the model robust: a surprise counts for at most `CLIP` standard deviations, and estimates keep a little variance for
+ever (`DRIFT`), more when surprises agree, so that the model follows a machine that changes.
 
-Invariant: estimates are never negative. Cost: a prediction O(tasks in the batch); learning from a batch O(tasks^2), 0.1
-ms for 300 tasks.
+Invariant: estimates are never negative. Cost: O(tasks in the batch) per prediction; O(tasks^2) per learnt batch, 0.1 ms
+for 300 tasks.
 """
 
 from __future__ import annotations
@@ -22,19 +22,24 @@ import numpy as np
 from kigen.schedule.policy_interface import Floats, Grant, ScheduledTask
 
 CLIP = 3.0
-DRIFT = 0.005  # relative change of an estimate that is expected between two batches
-_MEMORY = 0.95  # of the noise, a batch
-_TOGETHER = 3.0  # how much farther first guesses may be off together than one by one
+DRIFT = 0.005  # expected relative change of an estimate between two batches
+_MEMORY = 0.95  # share of the noise estimate that is kept per batch
+_TOGETHER = 3.0  # common error of the first guesses, relative to their individual errors
 _LEAST_US = 1e-3
-_TASKS = 2  # where tuple costs begin in the vector of estimates; before them F and A
+_TASKS = 2  # index of the first tuple cost in the vector of estimates; F and A come before
 
 
 class CostModel:
+    """Estimates of all costs of one run."""
+
     def __init__(
         self, tasks: Sequence[ScheduledTask], fixed_us: float, learning: bool = True, doubt: float = 3.0
     ) -> None:
-        """`fixed_us` and the tasks' `cost_us` are first guesses; `doubt`: how far those of tuples may be off,
-        relative."""
+        """Starts from guesses.
+
+        `fixed_us` and the tasks' `cost_us` are first guesses; `doubt` is the relative error that the tuple costs may
+        have.
+        """
         self.names = [task.name for task in tasks]
         guesses = np.maximum(np.array([task.cost_us for task in tasks], np.float64), _LEAST_US)
         self._estimates: Floats = np.concatenate(([float(fixed_us), 0.0], guesses))
@@ -49,7 +54,7 @@ class CostModel:
             self._covariance += np.diag(spread**2)
         self.noise_var = (0.05 * fixed_us) ** 2 + 1.0
         self.observed = 0
-        self._bias = 0.0  # of recent surprises, in standard deviations
+        self._bias = 0.0  # mean of recent surprises, in standard deviations
 
     @property
     def fixed_us(self) -> float:
@@ -57,12 +62,12 @@ class CostModel:
 
     @property
     def task_us(self) -> float:
-        """For a task to be in the batch at all."""
+        """Cost of a task to be in the batch at all."""
         return float(self._estimates[1])
 
     @property
     def costs_us(self) -> Floats:
-        """Of a tuple of each task. Not to be changed."""
+        """Cost per tuple of each task. Must not be changed."""
         return self._estimates[_TASKS:]
 
     @property
@@ -70,18 +75,19 @@ class CostModel:
         return math.sqrt(self.noise_var)
 
     def predict_us(self, admitted: Sequence[Grant]) -> float:
+        """Predicts the length of a batch."""
         rows, weights = _terms(admitted)
         return float(self._estimates[rows] @ weights)
 
     def spread_us(self, admitted: Sequence[Grant]) -> float:
-        """Standard deviation of the prediction: what is not known of the costs, and the noise of batches."""
+        """Returns the standard deviation of the prediction: uncertainty of the costs, and noise of batches."""
         if not self._learning:
             return self.noise_us
         rows, weights = _terms(admitted)
         return math.sqrt(self.noise_var + float(weights @ self._covariance[np.ix_(rows, rows)] @ weights))
 
     def observe(self, admitted: Sequence[Grant], elapsed_us: float) -> None:
-        """A batch of these tuples took so long."""
+        """Learns that a batch of these tuples took `elapsed_us`."""
         if not self._learning:
             return
         self.observed += 1
@@ -98,7 +104,7 @@ class CostModel:
         self._covariance[rows, rows] = (
             np.maximum(self._covariance[rows, rows], 0.0) + (DRIFT * self._estimates[rows]) ** 2
         )
-        # The share of the surprise that the unknown costs do not explain is noise; bounded, so that one outlier does
+        # The share of the surprise that unknown costs do not explain is noise. It is bounded, so that one outlier does
         # not blind the model.
         share = self.noise_var / total
         seen = min(surprise * surprise, CLIP * CLIP * total) * share * share
@@ -107,7 +113,7 @@ class CostModel:
         self._suspect(max(-CLIP, min(CLIP, surprise / math.sqrt(total))))
 
     def _suspect(self, surprise: float) -> None:
-        """Surprises that keep their sign are no noise: the costs have changed, so trust what is known of them less."""
+        """Widens the spread of the costs when surprises keep their sign: that is no noise, the costs have changed."""
         self._bias += 0.2 * (surprise - self._bias)
         if abs(self._bias) > 1.0:
             own = np.diag((0.1 * self._estimates) ** 2)
@@ -115,7 +121,7 @@ class CostModel:
             self._bias *= 0.5
 
     def report(self) -> dict[str, Any]:
-        """Where time goes, for users: the fixed cost and each task's cost a tuple, with their spread."""
+        """Returns the fixed cost and the cost per tuple of each task, with their spread, for users."""
         size = len(self._estimates)
         spread = np.sqrt(np.maximum(np.diag(self._covariance), 0.0)) if self._learning else np.zeros(size)
         costs = zip(self.names, self.costs_us.tolist(), spread[_TASKS:].tolist(), strict=True)
@@ -128,12 +134,12 @@ class CostModel:
         return {**fixed, "noise_us": round(self.noise_us, 1), "batches": self.observed, "tasks": tasks}
 
     def to_json(self) -> dict[str, Any]:
-        """What was learnt: a run that goes on after a restart need not begin with guesses."""
+        """Returns what was learnt, so that a restarted run need not begin with guesses."""
         state = {"fixed_us": self.fixed_us, "task_us": self.task_us, "noise_var": self.noise_var}
         return {**state, "tasks": dict(zip(self.names, self.costs_us.tolist(), strict=True))}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over the estimates, and trust them as far as what is known after a few batches."""
+        """Restores the estimates, and trusts them as much as after a few batches."""
         self._estimates[:_TASKS] = state["fixed_us"], state["task_us"]
         for index, name in enumerate(self.names):
             self._estimates[_TASKS + index] = state["tasks"].get(name, self._estimates[_TASKS + index])
@@ -143,6 +149,6 @@ class CostModel:
 
 
 def _terms(admitted: Sequence[Grant]) -> tuple[list[int], Floats]:
-    """Which estimates a batch's length is made of, and how often each."""
+    """Returns the indices of the estimates that make up a batch's length, and their weights."""
     rows = [0, 1, *(task + _TASKS for task, _ in admitted)]
     return rows, np.array([1.0, float(len(admitted)), *(float(count) for _, count in admitted)])

@@ -1,11 +1,10 @@
-"""Load shedder: a stream may bring at most so many tuples a second; beyond that the least valuable go (SHED ABOVE n PER
+"""Load shedder: bounds the tuples per second of a stream, and sheds the least valuable ones beyond (SHED ABOVE n PER
 SECOND BY expr).
 
-The rate is kept by second of arrival. Blocks arrive while their second is still running, and what comes later in it is
-not known: at any moment the shedder has kept at most the share of n that the elapsed part of the second allows (rounded
-up), and of each block it keeps the most valuable that this leaves room for. So no second ever keeps more than n, and
-early tuples cannot use up what later ones need. Vectorised; cost: one sort of the block. Nothing else is remembered
-than one count.
+The rate is kept per second of arrival. Blocks arrive while their second is still running, and what comes later in it is
+not known. Therefore, at any moment, the shedder has kept at most the share of n that the elapsed part of the second
+allows (rounded up), and of each block it keeps the most valuable tuples that fit. So no second ever keeps more than n,
+and early tuples cannot use up what later ones need. Vectorised; cost: one sort of the block. The state is one count.
 """
 
 from __future__ import annotations
@@ -22,21 +21,25 @@ Mask = npt.NDArray[np.bool_]
 
 
 class LoadShedder:
+    """Shedder of one stream."""
+
     def __init__(self, above_per_second: float) -> None:
         if above_per_second < 0:
             raise ValueError(
-                f"a rate of 0 or more is required, got {above_per_second}: write SHED ABOVE 800 PER SECOND"
+                f"the rate must be 0 or more, got {above_per_second}: write SHED ABOVE 800 PER SECOND, for example"
             )
         self._limit = above_per_second
         self._second = -(2**62)
-        self._kept = 0  # in that second
+        self._kept = 0  # tuples kept in that second
         self.offered = self.shed = 0
 
     def keep(self, arrivals_us: Ints, values: npt.NDArray[np.float64] | None = None, now_us: int | None = None) -> Mask:
-        """Which tuples of a block stay. Arrivals in order; without values the earliest count most; NaN (and NULL) least
-        of all.
+        """Returns which tuples of a block stay.
 
-        `now_us`: every tuple up to here has been offered with this block; by default up to its last arrival."""
+        Arrivals must be in order. Without values the earliest tuples are the most valuable; NaN (and NULL) is the least
+        valuable. `now_us`: all tuples up to this time have been offered with this block; the default is its last
+        arrival.
+        """
         size = len(arrivals_us)
         kept = np.zeros(size, bool)
         if not size:
@@ -55,7 +58,7 @@ class LoadShedder:
 
     @staticmethod
     def _ranks(seconds: Ints, values: npt.NDArray[np.float64] | None) -> Ints:
-        """0 for the most valuable tuple of its second in this block, 1 for the next, and so on."""
+        """Returns 0 for the most valuable tuple of its second in this block, 1 for the next, and so on."""
         size = len(seconds)
         starts = np.searchsorted(seconds, seconds)
         if values is None:
@@ -67,7 +70,7 @@ class LoadShedder:
         return ranks - starts
 
     def _rooms(self, seconds: Ints, now_us: int) -> Ints:
-        """What each of these seconds may still keep."""
+        """Returns how many tuples each of these seconds may still keep."""
         elapsed = np.clip((now_us - seconds * SECOND_US + 1) / SECOND_US, 0.0, 1.0)
         room = np.minimum(np.ceil(self._limit * elapsed), math.floor(self._limit)).astype(np.int64)
         room[seconds == self._second] -= self._kept

@@ -1,4 +1,4 @@
-"""All policies by name, and the one way to make them."""
+"""All policies by name, and the function that makes them."""
 
 from __future__ import annotations
 
@@ -18,42 +18,39 @@ DEFAULT_POLICY = "pack"
 
 
 class PolicyError(ValueError):
-    """No such policy, or a setting that makes no sense."""
+    """The policy does not exist, or one of its settings is invalid."""
 
 
 @dataclass(frozen=True)
 class PolicySettings:
-    """What can be set. Times in microseconds."""
+    """Settings of all policies. Times are in microseconds."""
 
-    phi_us: float = 100_000.0  # length of a slot: tuples of one slot share a deadline
-    k: int = 1  # bts, bts1: basic batches in a scheduling batch; ats, ats1: where k begins
+    phi_us: float = 100_000.0  # length of a slot; tuples of one slot share a deadline
+    k: int = 1  # bts, bts1: basic batches per scheduling batch; ats, ats1: initial k
     kp: float = 1.0
     ki: float = 10.0
-    reading: str = DEFAULT_SDMR_READING  # of the adaptivity controller
-    window_us: float = 1_000_000.0  # of the SDMR monitor
-    rule: str = "edf"  # priority of the paper's policies: edf, muf, or fifo: oldest first, whatever the deadlines
-    fixed_us: float = 200_000.0  # first guess of a micro-batch's fixed cost
-    doubt: float = 3.0  # how far the first guesses of tuple costs may be off, relative
-    learning: bool = True  # the cost model follows what is measured
-    overload: str = "product"  # what pack prefers when not everything can be done
+    reading: str = DEFAULT_SDMR_READING  # which SDMR the adaptivity controller uses
+    window_us: float = 1_000_000.0  # window of the SDMR monitor
+    rule: str = "edf"  # priority of the paper's policies: edf, muf, or fifo (oldest first, ignoring deadlines)
+    fixed_us: float = 200_000.0  # first guess of a batch's fixed cost
+    doubt: float = 3.0  # relative error that the first guesses of tuple costs may have
+    learning: bool = True  # the cost model learns from measurements
+    overload: str = "product"  # what pack prefers in overload
     protected: float = PROTECTED_LOAD
-    beta: float = 0.05  # mandf: from which load on FIFO is in force; admandf: where it begins
-    period_us: float = 500_000.0  # how often they measure
-    ahead: float = 1.0  # how many periods ahead they look for what will be lost
-    length_us: float | None = (
-        None  # of a batch of slices; None: five fixed costs, within what the shortest deadline allows
-    )
-    may_drop: bool = True  # False (--drain): nothing is dropped, FIRM or not
+    beta: float = 0.05  # mandf: load from which FIFO is used; admandf: initial value
+    period_us: float = 500_000.0  # mandf, admandf: how often they measure
+    ahead: float = 1.0  # mandf, admandf: how many periods they look ahead for losses
+    length_us: float | None = None  # length of a batch of slices; None: five fixed costs, limited by the deadlines
+    may_drop: bool = True  # False (--drain): nothing is dropped, not even under FIRM
 
 
 def make_policy(name: str, tasks: Sequence[ScheduledTask], settings: PolicySettings | None = None) -> Policy:
-    """The policy of that name over these tasks; the index of a task in the list is its number in events and
-    decisions."""
+    """Makes the policy of that name. The index of a task in the list is its number in events and decisions."""
     settings = settings or PolicySettings()
     if name not in POLICY_NAMES:
-        raise PolicyError(f"no policy '{name}': write one of {', '.join(POLICY_NAMES)}")
+        raise PolicyError(f"there is no policy '{name}': write one of {', '.join(POLICY_NAMES)}")
     if settings.phi_us <= 0:
-        raise PolicyError(f"phi must be above 0, got {settings.phi_us} us: write the length of a slot, such as 100000")
+        raise PolicyError(f"phi must be above 0, got {settings.phi_us} us: write the length of a slot, such as 100ms")
     if not settings.may_drop:
         tasks = [replace(task, firm=False) for task in tasks]
     costs = CostModel(tasks, settings.fixed_us, settings.learning, settings.doubt)
@@ -65,13 +62,13 @@ def make_policy(name: str, tasks: Sequence[ScheduledTask], settings: PolicySetti
         return EdfPacking(name, tasks, costs, settings.phi_us)
     if name == "pack":
         return Pack(name, tasks, costs, settings.phi_us, settings.overload, settings.protected)
-    return _of_the_paper(name, tasks, costs, settings)
+    return _paper_policy(name, tasks, costs, settings)
 
 
-def _of_the_paper(
+def _paper_policy(
     name: str, tasks: Sequence[ScheduledTask], costs: CostModel, settings: PolicySettings
 ) -> BatchScheduler:
-    if settings.rule == "fifo":  # the same mechanism, with arrivals for deadlines; so nothing can be overdue
+    if settings.rule == "fifo":  # the same mechanism with arrivals as deadlines, so nothing can be overdue
         tasks = [replace(task, deadline_us=0.0, firm=False) for task in tasks]
     monitor = SdmrMonitor(settings.window_us)
     controller = None

@@ -1,4 +1,4 @@
-"""A policy as users write it: its name, and settings after a colon, such as `ats:kp=1,ki=10,phi=100ms`."""
+"""Parses a policy as users write it: its name, and settings after a colon, such as `ats:kp=1,ki=10,phi=100ms`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ _TIMES = {"phi": "phi_us", "window": "window_us", "fixed": "fixed_us", "period":
 
 
 def read_policy(text: str) -> tuple[str, PolicySettings]:
+    """Parses the text. Raises PolicyError that says what to write."""
     name, _, rest = text.partition(":")
     if name == Salvage.name:
         raise PolicyError(
@@ -26,7 +27,7 @@ def read_policy(text: str) -> tuple[str, PolicySettings]:
             f"{', '.join(ADMITTED_NAMES)} or fifo"
         )
     if name not in POLICY_NAMES + ADMITTED_NAMES:
-        raise PolicyError(f"no policy '{name}': write one of {', '.join(POLICY_NAMES + ADMITTED_NAMES)}")
+        raise PolicyError(f"there is no policy '{name}': write one of {', '.join(POLICY_NAMES + ADMITTED_NAMES)}")
     values: dict[str, object] = {}
     for part in filter(None, rest.split(",")):
         key, _, value = (piece.strip() for piece in part.partition("="))
@@ -42,7 +43,7 @@ def _setting(key: str, value: str) -> dict[str, object]:
         return {_TIMES[key]: float(found[1]) * _UNITS_US[found[2]]}
     if key in _WORDS:
         if value not in _WORDS[key]:
-            raise PolicyError(f"no {key} '{value}': write one of {', '.join(_WORDS[key])}")
+            raise PolicyError(f"there is no {key} '{value}': write one of {', '.join(_WORDS[key])}")
         return {key: value}
     if key in _NUMBERS:
         try:
@@ -52,6 +53,6 @@ def _setting(key: str, value: str) -> dict[str, object]:
         if number < (1 if key == "k" else 0):
             raise PolicyError(f"{key} must be {1 if key == 'k' else 0} or more, not {value}")
         if key in _SHARES and number > 1:
-            raise PolicyError(f"{key} is a share: it must be 1 or less, not {value}")
+            raise PolicyError(f"{key} is a share, so it must be 1 or less, not {value}")
         return {key: number}
-    raise PolicyError(f"a policy has no setting '{key}': there is {', '.join((*_TIMES, *_NUMBERS, *_WORDS))}")
+    raise PolicyError(f"a policy has no setting '{key}': the settings are {', '.join((*_TIMES, *_NUMBERS, *_WORDS))}")

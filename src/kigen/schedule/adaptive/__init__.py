@@ -1,1 +1,1 @@
-"""The RealStream policies TAAT, BTS and ATS, part by part."""
+"""The RealStream policies TAAT, BTS and ATS, one file per part."""

@@ -1,20 +1,19 @@
 """Adaptivity Controller: the PI rule of ATS for k, the number of basic batches in a scheduling batch.
 
-k := max(1, k - floor(Kp * dSDMR + Ki * SDMR)), after every execution. The paper leaves open over what span SDMR is
-meant, and it matters: if both terms are running totals, dSDMR is almost nothing and k never leaves 1. The readings,
-selectable:
+k := max(1, k - floor(Kp * dSDMR + Ki * SDMR)), after every execution. The paper does not say over which span SDMR is
+taken, and it matters: if both terms are running totals, dSDMR is almost 0 and k never leaves 1. These readings can be
+selected:
 
-- `totals`: SDMR and its difference are of all time;
-- `execution`: the difference is between one execution and the one before; the integral term is of all time;
-- `window`: both are of the last second;
-- `mixed`: the difference between executions, the integral term of the last second;
-- `overdue` (the default; ours): the difference between executions, the integral term the share of executed tasks that
-  came late. Too long
-  batches show as work done in vain, too short ones as tasks that expire while they wait; only the former may lower k.
-  With any other
-  reading, k is stuck at 1 once a tenth is missed, whatever the reason.
+- `totals`: SDMR and its difference are over all time.
+- `execution`: the difference is between one execution and the previous one; the integral term is over all time.
+- `window`: both are over the last second.
+- `mixed`: the difference is between executions; the integral term is over the last second.
+- `overdue` (the default; ours): the difference is between executions; the integral term is the share of executed tasks
+  that were late. Batches that are too long show as useless work, batches that are too short as tasks that expire while
+  they wait, and only the former may lower k. With any other reading, k stays at 1 once a tenth is missed, whatever the
+  reason.
 
-`docs/reference/reproductions.md` shows them side by side. Invariant: 1 <= k <= `largest`. Cost: O(1).
+`docs/scheduling.md` shows them side by side. Invariant: 1 <= k <= `largest`. Cost: O(1).
 """
 
 from __future__ import annotations
@@ -28,6 +27,8 @@ DEFAULT_SDMR_READING = "overdue"
 
 
 class AdaptivityController:
+    """Sets k after every execution."""
+
     def __init__(
         self,
         monitor: SdmrMonitor,
@@ -38,13 +39,13 @@ class AdaptivityController:
         largest: int = 1_000_000,
     ) -> None:
         if reading not in SDMR_READINGS:
-            raise ValueError(f"no reading '{reading}' of the controller: write one of {', '.join(SDMR_READINGS)}")
+            raise ValueError(f"there is no reading '{reading}' of the SDMR: write one of {', '.join(SDMR_READINGS)}")
         self._monitor, self.kp, self.ki, self.reading = monitor, kp, ki, reading
         self.k, self._largest = max(1, start), largest
         self._before = 0.0
 
     def update(self) -> int:
-        """After an execution that the monitor has seen: the new k."""
+        """Returns the new k after an execution that the monitor has counted."""
         monitor, reading = self._monitor, self.reading
         if reading == "totals":
             compared = integral = monitor.total

@@ -1,9 +1,9 @@
-"""Basic Batch Manager: tuples of one query whose arrivals lie in the same slot of length phi form a basic batch; they
-share a deadline.
+"""Basic Batch Manager: groups the tuples of one query that arrive in the same slot of length phi. They share a
+deadline.
 
-A basic batch is stamped by its oldest tuple. Queues are in the order of arrival, which is the order of deadlines too,
-since a query's deadline does not change: the head of a queue is its most urgent batch. Cost: O(1) an arrival, O(1) a
-batch taken.
+A basic batch has the deadline of its oldest tuple. Queues are in the order of arrival, which is also the order of
+deadlines, since a query's deadline does not change. So the head of a queue is its most urgent batch. Cost: O(1) per
+arrival, O(1) per batch taken.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from typing import NamedTuple
 
 
 class BasicBatch(NamedTuple):
+    """Tuples of one query and one slot."""
+
     slot: float
     tuples: int
-    deadline_us: float  # of its oldest tuple, absolute
+    deadline_us: float  # absolute deadline of its oldest tuple
 
 
 class BasicBatchManager:
+    """Queues of basic batches, one per task."""
+
     def __init__(self, tasks: int, phi_us: float) -> None:
-        """`phi_us` 0: every arrival is a basic batch of its own (task at a time)."""
+        """Makes empty queues. `phi_us` 0: every arrival is a basic batch of its own (task at a time)."""
         if phi_us < 0:
             raise ValueError(
                 f"phi_us must be 0 or more, got {phi_us}: write the length of a slot in microseconds, such as 100000"
@@ -30,7 +34,7 @@ class BasicBatchManager:
         self._pending = [0] * tasks
 
     def add(self, task: int, count: int, arrival_us: float, deadline_us: float) -> bool:
-        """Whether the queue has a new head."""
+        """Adds tuples to a queue. Returns whether the queue has a new head."""
         queue = self._queues[task]
         self._pending[task] += count
         phi = self.phi_us
@@ -54,19 +58,19 @@ class BasicBatchManager:
         return queue[0].deadline_us if queue else None
 
     def take(self, task: int, batches: int) -> list[BasicBatch]:
-        """The oldest `batches` basic batches, or as many as there are."""
+        """Takes the oldest `batches` basic batches, or as many as there are."""
         queue = self._queues[task]
         taken = [queue.popleft() for _ in range(min(batches, len(queue)))]
         self._pending[task] -= sum(batch.tuples for batch in taken)
         return taken
 
     def put_back(self, task: int, batches: list[BasicBatch]) -> None:
-        """Batches that were taken, to the head of the queue again."""
+        """Puts batches that were taken back to the head of the queue."""
         self._queues[task].extendleft(reversed(batches))
         self._pending[task] += sum(batch.tuples for batch in batches)
 
     def evict(self, task: int, count: int) -> None:
-        """The oldest tuples go, whatever batches they are in."""
+        """Removes the oldest tuples, whatever batches they are in."""
         queue = self._queues[task]
         self._pending[task] -= count
         while count:
@@ -79,5 +83,5 @@ class BasicBatchManager:
         return self._pending[task]
 
     def waiting(self, task: int) -> int:
-        """Basic batches, not tuples."""
+        """Returns the number of basic batches, not tuples."""
         return len(self._queues[task])

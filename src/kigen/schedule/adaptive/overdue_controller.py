@@ -1,7 +1,7 @@
-"""Overdue Controller: lets go of what is worthless already, and, with statistics, of what will be (the "1" of BTS1 and
+"""Overdue Controller: drops tuples that are late already, and, with cost statistics, those that will be (BTS1 and
 ATS1).
 
-Only tasks that are FIRM lose anything. What goes are always the oldest. Cost: one step a basic batch.
+Only FIRM tasks lose tuples, and always their oldest. Cost: one step per basic batch.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from kigen.schedule.policy_interface import ScheduledTask
 
 
 class OverdueController:
+    """Drops overdue tuples of FIRM tasks."""
+
     def __init__(self, tasks: Sequence[ScheduledTask], costs: CostModel | None = None) -> None:
-        """With `costs`, S(Q) is applied too."""
+        """With `costs`, S(Q) is applied, too."""
         self._firm = [task.firm and task.deadline_us is not None for task in tasks]
         self._costs = costs
 
     def split(self, task: int, batches: list[BasicBatch], now_us: float) -> tuple[int, int]:
-        """How many of the oldest tuples of these batches go, and how many stay."""
+        """Returns how many of the oldest tuples of these batches are dropped, and how many stay."""
         total = 0
         for batch in batches:
             total += batch.tuples
@@ -40,10 +42,12 @@ class OverdueController:
         return total - kept, kept
 
     def _hopeful(self, task: int, batches: list[BasicBatch], now_us: float) -> int:
-        """S(Q): of the batches that are not late yet, what can be finished by the deadline of the oldest that stays.
+        """Returns S(Q): of the batches that are not late yet, the tuples that can be finished by the deadline of the
+        oldest kept.
 
-        The results of a scheduling batch come together, so its oldest batch must allow for all of it: as long as that
-        one cannot wait for the rest, it is the one to go."""
+        The results of a scheduling batch come together, so its oldest batch must allow for all of it. While that batch
+        cannot wait for the rest, it is dropped.
+        """
         assert self._costs is not None
         cost_us, fixed_us = self._costs.costs_us[task], self._costs.fixed_us
         kept = 0

@@ -1,10 +1,10 @@
-"""Scheduler: the paper's family of policies, TAAT, BTS, BTS1, ATS, ATS1, put together from its parts.
+"""Scheduler: the paper's family of policies, TAAT, BTS, BTS1, ATS and ATS1, built from its parts.
 
 One decision is one scheduling batch: k basic batches of the query whose head is the most urgent. TAAT: a basic batch is
 one tuple and k = 1. BTS: k is fixed. ATS: the adaptivity controller sets k. The "1" adds S(Q) to the overdue
-controller, and, beyond the paper, looks at the next query too: a long batch is cut before it makes the next head late,
-unless so much is missed that it would not help. Cost of a decision: O(log tasks + k), however much waits; picks that
-find only overdue tuples shed them and go on to the next.
+controller. Beyond the paper, it also looks at the next query: a long batch is cut before it makes the next head late,
+unless so much is missed that it would not help. Cost per decision: O(log tasks + k), however much waits. A query with
+only overdue tuples loses them, and the search continues with the next query.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from kigen.schedule.adaptive.sdmr_monitor import SdmrMonitor
 from kigen.schedule.cost_model import CostModel
 from kigen.schedule.policy_interface import Completion, Decision, Grant, Policy, ScheduledTask
 
-WELL_SPENT = 6.0  # fixed costs: a batch of so much work is never too long
-LOST = 0.25  # where more than this is missed, nobody can be spared
+WELL_SPENT = 6.0  # a batch with this many fixed costs of work is never too long
+LOST = 0.25  # if more than this share is missed, cutting batches does not help
 
 
 class BatchScheduler(Policy):
+    """A policy of the paper."""
+
     def __init__(
         self,
         name: str,
@@ -49,7 +51,7 @@ class BatchScheduler(Policy):
         self._batches = BasicBatchManager(len(self.tasks), phi_us)
         self._priorities = PriorityManager(self.tasks, rule)
         self._overdue = OverdueController(self.tasks, costs if predictive else None)
-        self._shed_now = 0
+        self._dropped_now = 0
 
     @property
     def k(self) -> int:
@@ -62,13 +64,15 @@ class BatchScheduler(Policy):
             self._priorities.enter(task, deadline_us)
 
     def evict(self, task: int, count: int) -> None:
-        """The heap keeps the old head's deadline: the task is looked at no later than it has to be."""
+        """Removes evicted tuples. The heap keeps the old head's deadline, so the task is looked at no later than
+        necessary.
+        """
         self.monitor.missed += count
         self._batches.evict(task, count)
 
     def next(self, now_us: float) -> Decision:
-        shed: list[Grant] = []
-        self._shed_now = 0
+        dropped: list[Grant] = []
+        self._dropped_now = 0
         k = self.k
         while (task := self._priorities.most_urgent()) is not None:
             taken = self._batches.take(task, k)
@@ -79,18 +83,17 @@ class BatchScheduler(Policy):
                 self._priorities.enter(task, head)
             gone, kept = self._overdue.split(task, taken, now_us)
             if gone:
-                shed.append((task, gone))
-                self._shed_now += gone
+                dropped.append((task, gone))
+                self._dropped_now += gone
             if kept:
                 admit = [(task, kept)]
-                return Decision(admit, shed, self.costs.predict_us(admit) if self._predictive else 0.0, k)
-        if self._shed_now:
-            self.monitor.executed(now_us, self._shed_now, self._shed_now, self._shed_now)
-        return Decision([], shed, 0.0, k)
+                return Decision(admit, dropped, self.costs.predict_us(admit) if self._predictive else 0.0, k)
+        if self._dropped_now:
+            self.monitor.executed(now_us, self._dropped_now, self._dropped_now, self._dropped_now)
+        return Decision([], dropped, 0.0, k)
 
     def _spare_the_next(self, task: int, taken: list[BasicBatch], now_us: float) -> None:
-        """S(Q) for the queue behind: what would make the next query's head late goes back, as far as the overhead stays
-        well spent."""
+        """Puts back batches that would make the next query's head late, as long as the fixed cost stays well spent."""
         next_us = self._priorities.next_deadline_us()
         if next_us is None:
             return
@@ -105,10 +108,10 @@ class BatchScheduler(Policy):
                 return
 
     def completed(self, done: Completion) -> None:
-        decided = self._shed_now
+        decided = self._dropped_now
         for _, count in done.admitted:
             decided += count
-        self.monitor.executed(done.finished_us, decided, done.missed + self._shed_now, self._shed_now)
+        self.monitor.executed(done.finished_us, decided, done.missed + self._dropped_now, self._dropped_now)
         self.costs.observe(done.admitted, done.elapsed_us)
         if self.controller is not None:
             self.controller.update()

@@ -1,9 +1,8 @@
-"""What policies over a deadline calendar have in common: filing arrivals, taking in order of rows up to a budget,
-completion.
+"""Base of the policies over a deadline calendar: adds arrivals, takes rows in order up to a budget, handles completion.
 
-A calendar has at most `ROWS` slots. Deadlines beyond what they span, and none at all, are planned as if they were at
-its end, so that such tasks are served in time but never before urgent ones; they are never dropped for being late.
-Cost: a handful of vector operations a decision, whatever waits.
+A calendar has at most `ROWS` slots. Tasks without a deadline, or with one beyond the calendar, are planned as if their
+deadline were at its end. So they are served in time but never before urgent ones, and they are never dropped for being
+late. Cost: a handful of vector operations per decision, however much waits.
 """
 
 from __future__ import annotations
@@ -20,10 +19,12 @@ from kigen.schedule.packing.deadline_calendar import DeadlineCalendar, grants
 from kigen.schedule.policy_interface import Completion, Decision, Floats, Grant, Ints, Policy, ScheduledTask
 
 ROWS = 2048
-_FINEST = 50  # slots in the shortest deadline
+_FINEST = 50  # slots per shortest deadline
 
 
 class CalendarPolicy(Policy):
+    """Policy whose queue is a deadline calendar."""
+
     fed_by_arrays = True
     by_arrival = False  # rows are slots of arrival instead of slots of deadlines
 
@@ -40,7 +41,7 @@ class CalendarPolicy(Policy):
         firm = np.array([t.firm for t in tasks], bool)
         self._droppable = (firm & (deadlines <= self._horizon_us)).astype(np.float64)
         self._calendar = DeadlineCalendar(len(tasks), self.grain_us, ROWS + ROWS // 2)
-        self._shed_now = 0
+        self._dropped_now = 0
 
     def arrived(self, task: int, count: int, arrival_us: float) -> None:
         self.monitor.born += count
@@ -56,8 +57,8 @@ class CalendarPolicy(Policy):
         self._calendar.take_oldest(task, count)
 
     def completed(self, done: Completion) -> None:
-        decided = sum(count for _, count in done.admitted) + self._shed_now
-        self.monitor.executed(done.finished_us, decided, done.missed + self._shed_now)
+        decided = sum(count for _, count in done.admitted) + self._dropped_now
+        self.monitor.executed(done.finished_us, decided, done.missed + self._dropped_now)
         self.costs.observe(done.admitted, done.elapsed_us)
 
     def pending(self, task: int) -> int:
@@ -66,21 +67,21 @@ class CalendarPolicy(Policy):
     def report(self) -> dict[str, Any]:
         return {"policy": self.name, "sdmr": self.monitor.total, "costs": self.costs.report()}
 
-    def _shed(self, before_us: float) -> list[Grant]:
-        """Let go, of tasks that are FIRM, what falls due before then."""
-        self._shed_now = 0
+    def _drop_overdue(self, before_us: float) -> list[Grant]:
+        """Drops the tuples of FIRM tasks that fall due before then."""
+        self._dropped_now = 0
         if not self._droppable.any() or not len(self._calendar.view()):
             return []
-        # A row holds keys of one grain: it is due, on average, half a grain after it begins.
+        # A row holds the keys of one grain, so it is due, on average, half a grain after its start.
         rows = int(np.searchsorted(self._calendar.keys_us() + self.grain_us / 2, before_us))
         if not rows:
             return []
-        shed = grants(self._calendar.take_rows(rows, self._droppable))
-        self._shed_now = sum(count for _, count in shed)
-        return shed
+        dropped = grants(self._calendar.take_rows(rows, self._droppable))
+        self._dropped_now = sum(count for _, count in dropped)
+        return dropped
 
     def _take_in_order(self, work_us: Floats, tuple_us: Floats, budget_us: float) -> Floats:
-        """The oldest rows that fit into the budget, and of the next row what still does; at least one tuple."""
+        """Takes the oldest rows that fit into the budget, and what fits of the next row; at least one tuple."""
         sums = np.cumsum(work_us)
         rows = int(np.searchsorted(sums, budget_us, side="right"))
         if rows >= len(work_us):
@@ -91,20 +92,20 @@ class CalendarPolicy(Policy):
         taken = self._calendar.take_rows(rows) if rows else np.zeros(len(row))
         if not part.any() and not taken.any():
             part[int(np.flatnonzero(row)[0])] = 1.0
-        # `view` may have moved past the emptied rows: the partly taken one is the oldest that is left.
+        # `view` may have moved past the emptied rows: the row taken in part is now the oldest.
         row -= part
         self._calendar.pending -= part
         return taken + part
 
-    def _decide(self, taken: Floats, shed: list[Grant]) -> Decision:
+    def _decide(self, taken: Floats, dropped: list[Grant]) -> Decision:
         admit = grants(taken)
-        if not admit and self._shed_now:
-            self.monitor.missed += self._shed_now
-        return Decision(admit, shed, self.costs.predict_us(admit) if admit else 0.0)
+        if not admit and self._dropped_now:
+            self.monitor.missed += self._dropped_now
+        return Decision(admit, dropped, self.costs.predict_us(admit) if admit else 0.0)
 
 
 def fill(counts: Floats, tuple_us: Floats, budget_us: float) -> Floats:
-    """As many of `counts` tuples, task after task in the order given, as fit into the budget: whole tuples."""
+    """Returns as many whole tuples of `counts` as fit into the budget, task after task in the given order."""
     work_us = counts * tuple_us
     left_us = budget_us - (np.cumsum(work_us) - work_us)
     return np.clip(np.floor(np.maximum(left_us, 0.0) / tuple_us + 1e-9), 0.0, counts)

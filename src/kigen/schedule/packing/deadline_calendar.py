@@ -1,10 +1,10 @@
 """Deadline calendar: how many tuples of each task fall due in each slot of time, as one matrix (slots x tasks).
 
-Rows in order are the tuples of all tasks in order of their key (deadline, or arrival); a column in order is a task's
-queue. So questions about everything that waits are a few vector operations: work by deadline is `matrix @ costs`, "what
-fits" is a cumulative sum. Keys are kept to within one slot. What lies more than `rows` slots before the newest is
-merged into the first row: counts are never lost, order within a task neither. Cost: O(1) an arrival; O(rows x tasks)
-numbers touched a question, in compiled loops.
+Rows in order are the tuples of all tasks in the order of their key (deadline or arrival); a column in order is a task's
+queue. So questions about everything that waits take a few vector operations: work by deadline is `matrix @ costs`,
+"what fits" is a cumulative sum. Keys are exact to one slot. Keys more than `rows` slots before the newest are merged
+into the first row: no count is lost, and the order within a task is kept. Cost: O(1) per arrival; O(rows x tasks)
+numbers touched per question, in compiled loops.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from kigen.schedule.policy_interface import Floats, Grant, Ints
 
 
 class DeadlineCalendar:
+    """Calendar of all tasks."""
+
     def __init__(self, tasks: int, grain_us: float, rows: int) -> None:
         self.grain_us, self._rows = grain_us, rows
         self._matrix = np.zeros((2 * rows, tasks))
@@ -23,11 +25,13 @@ class DeadlineCalendar:
         self.pending = np.zeros(tasks)
 
     def file(self, task: int, count: int, key_us: float) -> None:
+        """Adds tuples of one task."""
         row = self._row(int(key_us // self.grain_us))
         self._matrix[row, task] += count
         self.pending[task] += count
 
     def file_many(self, tasks: Ints, counts: Ints, keys_us: Floats) -> None:
+        """Adds tuples of many tasks."""
         if not len(tasks):
             return
         slots = (keys_us // self.grain_us).astype(np.int64)
@@ -38,8 +42,9 @@ class DeadlineCalendar:
         np.add.at(self.pending, tasks, counts)
 
     def _row(self, slot: int) -> int:
+        """Returns the row of a slot, and makes room for it if needed."""
         if self._base is None or self._low == self._high:
-            # Nothing waits: begin anew around this slot, with room for tasks whose deadlines are shorter.
+            # Nothing waits: restart around this slot, with room for tasks whose deadlines are shorter.
             self._base, self._low, self._high = slot - self._rows // 2, self._rows // 2, self._rows // 2
         row = slot - self._base
         if row >= len(self._matrix):
@@ -49,7 +54,7 @@ class DeadlineCalendar:
         return row
 
     def _make_room(self, row: int) -> int:
-        """Move the last `rows` rows before `row` to the front; older ones become one."""
+        """Moves the last `rows` rows before `row` to the front. Older rows are merged into one."""
         assert self._base is not None
         shift = row - self._rows + 1
         matrix, size = self._matrix, len(self._matrix)
@@ -66,8 +71,9 @@ class DeadlineCalendar:
         return row - shift
 
     def view(self) -> Floats:
-        """Rows that may hold something, oldest first. Changing it changes the calendar; use `take_*` to keep `pending`
-        right."""
+        """Returns the rows that may hold something, oldest first. Changes to it change the calendar; `take_*` keep
+        `pending` right.
+        """
         low, high, matrix = self._low, self._high, self._matrix
         while low < high and not matrix[low].any():
             low += 1
@@ -77,13 +83,14 @@ class DeadlineCalendar:
         return self._matrix[self._low : self._high]
 
     def keys_us(self) -> Floats:
-        """Where each row of `view` begins."""
+        """Returns the first key of each row of `view`."""
         assert self._base is not None
         return np.asarray((self._base + np.arange(self._low, self._high)) * self.grain_us, np.float64)
 
     def take_rows(self, rows: int, columns: Floats | None = None) -> Floats:
-        """Empty the oldest `rows` rows, of the tasks where `columns` is 1, or of all; gives how many tuples of each
-        task that was."""
+        """Empties the oldest `rows` rows, of all tasks or of those where `columns` is 1. Returns the tuples per
+        task.
+        """
         part = self._matrix[self._low : self._low + rows]
         if columns is None:
             taken: Floats = part.sum(axis=0)
@@ -95,7 +102,7 @@ class DeadlineCalendar:
         return taken
 
     def take_oldest(self, task: int, count: float) -> None:
-        """The oldest `count` tuples of one task."""
+        """Removes the oldest `count` tuples of one task."""
         column = self._matrix[self._low : self._high, task]
         sums = np.cumsum(column)
         before = sums - column
@@ -103,13 +110,14 @@ class DeadlineCalendar:
         self.pending[task] -= count
 
     def take_tasks(self, tasks: Ints) -> None:
-        """All that waits of these tasks."""
+        """Removes everything that waits of these tasks."""
         kept = np.ones(len(self.pending))
         kept[tasks] = 0.0
         self._matrix[self._low : self._high] *= kept
         self.pending[tasks] = 0.0
 
     def take_all(self) -> Floats:
+        """Removes everything. Returns the tuples per task."""
         taken = self.pending.copy()
         self._matrix[self._low : self._high] = 0
         self.pending[:] = 0
@@ -118,12 +126,14 @@ class DeadlineCalendar:
 
 
 def work_by_row(rows: Floats, tuple_us: Floats) -> Floats:
-    """Time that each row asks for. Not `@`: BLAS would wake threads for it, which costs more than it saves when the
-    machine is busy."""
+    """Returns the time that each row needs.
+
+    Does not use `@`: BLAS would wake threads for it, which costs more than it saves on a busy machine.
+    """
     return np.asarray(np.einsum("ij,j->i", rows, tuple_us))
 
 
 def grants(counts: Floats) -> list[Grant]:
-    """Counts by task as a decision lists them."""
+    """Returns counts per task in the form of a decision."""
     tasks = np.flatnonzero(counts > 0)
     return list(zip(tasks.tolist(), counts[tasks].astype(np.int64).tolist(), strict=True))

@@ -1,10 +1,10 @@
-"""The simple policies over whole micro-batches: `all`, `fifo` and `edf`. They share the fixed cost, as `pack` does, and
-lack its care.
+"""The simple policies over whole batches: `all`, `fifo` and `edf`. Like `pack` they share the fixed cost over many
+queries.
 
-- `all`: everything that waits, as plain Spark does.
-- `fifo`: oldest arrivals first, in micro-batches of at most the same predicted length as those of `pack`.
-- `edf`: earliest deadlines first, as long as the earliest of them still holds; in overload its batches shrink and the
-  fixed cost eats all.
+- `all` admits everything that waits, as plain Spark does.
+- `fifo` admits the oldest arrivals first, in batches of at most the same predicted length as those of `pack`.
+- `edf` admits the earliest deadlines first, as long as the earliest of them still holds. In overload its batches
+  shrink, and the fixed cost takes all the time.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from kigen.schedule.policy_interface import Decision
 
 
 class AdmitAll(CalendarPolicy):
+    """Admits everything."""
+
     by_arrival = True
 
     def next(self, now_us: float) -> Decision:
@@ -24,6 +26,8 @@ class AdmitAll(CalendarPolicy):
 
 
 class FifoPacking(CalendarPolicy):
+    """Admits the oldest arrivals first."""
+
     by_arrival = True
 
     def next(self, now_us: float) -> Decision:
@@ -36,12 +40,14 @@ class FifoPacking(CalendarPolicy):
 
 
 class EdfPacking(CalendarPolicy):
+    """Admits the earliest deadlines first."""
+
     def next(self, now_us: float) -> Decision:
-        shed = self._shed(now_us)
+        dropped = self._drop_overdue(now_us)
         waiting = self._calendar.view()
         if not len(waiting):
-            return self._decide(np.zeros(len(self.tasks)), shed)
+            return self._decide(np.zeros(len(self.tasks)), dropped)
         tuple_us = self.costs.costs_us.copy()
         earliest_us = float(self._calendar.keys_us()[0])
         budget_us = max(earliest_us - now_us - self.costs.fixed_us, 0.0)
-        return self._decide(self._take_in_order(work_by_row(waiting, tuple_us), tuple_us, budget_us), shed)
+        return self._decide(self._take_in_order(work_by_row(waiting, tuple_us), tuple_us, budget_us), dropped)

@@ -1,4 +1,4 @@
-"""Arrival rates of tasks, exponentially forgetting. Cost: O(1) an arrival, one vector operation a decision."""
+"""Arrival rates of tasks, with exponential forgetting. Cost: O(1) per arrival, one vector operation per decision."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ MEMORY_US = 10_000_000.0
 
 
 class ArrivalRates:
+    """Rates of all tasks."""
+
     def __init__(self, tasks: int, memory_us: float = MEMORY_US) -> None:
         self._memory_us = memory_us
-        self._weighted = np.zeros(tasks)  # arrivals, each counted with its age's weight
-        self._span_us = 0.0  # time, weighted likewise
+        self._weighted = np.zeros(tasks)  # arrivals, each weighted by its age
+        self._span_us = 0.0  # time, weighted the same way
         self._new = np.zeros(tasks)
         self._at_us: float | None = None
 
@@ -26,7 +28,7 @@ class ArrivalRates:
         np.add.at(self._new, tasks, counts)
 
     def advance(self, now_us: float) -> None:
-        """Count what arrived since the last call as spread over that time."""
+        """Counts the arrivals since the last call as spread over that time."""
         if self._at_us is None:
             self._at_us = now_us
             self._new[:] = 0
@@ -43,6 +45,7 @@ class ArrivalRates:
 
     @property
     def per_us(self) -> Floats:
+        """Tuples per microsecond, per task."""
         if not self._span_us:
             return np.zeros(len(self._weighted))
         return self._weighted / self._span_us

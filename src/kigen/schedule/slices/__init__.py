@@ -1,4 +1,7 @@
-"""Shared window joins: which slices of which tuples run next. Pure: arrivals and evictions in, units of work out."""
+"""Shared window joins: decides which slices of which tuples run next.
+
+Pure: arrivals and evictions in, units of work out.
+"""
 
 from kigen.schedule.slices.mandf import AdMandF, MandF
 from kigen.schedule.slices.orders import Fifo, Mqt
@@ -6,7 +9,6 @@ from kigen.schedule.slices.salvage import Salvage
 from kigen.schedule.slices.slice_admission import ADMITTED_NAMES, SliceAdmission, SlicedTask
 from kigen.schedule.slices.slice_interface import SlicePolicy, Unit
 from kigen.schedule.slices.slice_policies import (
-    DEFAULT_SLICE_POLICY,
     SLICE_POLICY_NAMES,
     SlicePolicyError,
     make_slice_policy,
@@ -14,7 +16,6 @@ from kigen.schedule.slices.slice_policies import (
 
 __all__ = [
     "ADMITTED_NAMES",
-    "DEFAULT_SLICE_POLICY",
     "SLICE_POLICY_NAMES",
     "AdMandF",
     "Fifo",

@@ -1,9 +1,9 @@
-"""What waits in the buffers of a shared join: ranges of tuples, and up to which slice each has been run.
+"""Backlog of a shared join: ranges of tuples that wait in the buffers, and the slice up to which each range has run.
 
-A range is what arrived together; it is never split, only trimmed from its old end when its stream evicts. Ranges are
-numbered in the order of arrival over all streams. Invariant: a range's level only grows; a range that is done or
-evicted is never offered again. Cost: finding the oldest unfinished range, or the oldest at a level, is amortised O(log
-n) at most; what was evicted is forgotten in bulk.
+A range is what arrived together. It is never split; eviction only shortens it at its old end. Ranges are numbered in
+the order of arrival over all streams. Invariant: the level of a range only grows, and a range that is done or evicted
+is never returned again. Cost: finding the oldest unfinished range, or the oldest at a level, takes amortised O(log n)
+at most; evicted ranges are removed in bulk.
 """
 
 from __future__ import annotations
@@ -17,41 +17,45 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
-_FORGET = 4096  # ranges evicted before their memory is given back
+_FORGET = 4096  # evicted ranges before their memory is freed
 
 
 @dataclass(slots=True)
 class Lane:
-    """One stream's buffer. `ids` and `ends` (sequence number after the last tuple) are by range, oldest first, from
-    `head` on."""
+    """Buffer of one stream.
+
+    `ids` and `ends` (the sequence number after the last tuple) are per range, oldest first, from `head` on.
+    """
 
     buffer: int | None
     ids: array[int] = field(default_factory=lambda: array("q"))
     ends: array[int] = field(default_factory=lambda: array("q"))
     head: int = 0
-    first: int = 0  # sequence number of the oldest tuple that is kept
+    first: int = 0  # sequence number of the oldest tuple in the buffer
     end: int = 0
 
     @property
     def free(self) -> float:
-        """Tuples that may still come before one is evicted."""
+        """Tuples that can still arrive before one is evicted."""
         return float("inf") if self.buffer is None else self.buffer - (self.end - self.first)
 
 
 class Backlog:
+    """Ranges of all streams of one join."""
+
     def __init__(self, queries: int, buffers: Sequence[int | None]) -> None:
         self.queries = queries
         self.lanes = [Lane(buffer) for buffer in buffers]
         self._levels = array("i")
         self._streams = array("i")
-        self._places = array("q")  # index within the lane's arrays, counted over all time
+        self._places = array("q")  # index within the lane's arrays, counted from the first range ever
         self._base = 0  # id of the first entry of the arrays above
         self._lane_base = [0] * len(self.lanes)
         self._oldest = 0
         self._at_level: list[list[int]] = [[] for _ in range(queries)]
 
     def arrived(self, stream: int, count: int, level: int = 0) -> int:
-        """The new range's id."""
+        """Adds a range. Returns its id."""
         lane, id = self.lanes[stream], self._base + len(self._levels)
         lane.end += count
         self._places.append(self._lane_base[stream] + len(lane.ids))
@@ -64,7 +68,7 @@ class Backlog:
         return id
 
     def evict(self, stream: int, count: int) -> list[tuple[int, int]]:
-        """The oldest `count` tuples of a stream leave: (level, tuples) of those that were not done."""
+        """Removes the oldest `count` tuples of a stream. Returns (level, tuples) of those that were not done."""
         lane, lost = self.lanes[stream], []
         upto = min(lane.end, lane.first + count)
         while lane.first < upto:
@@ -74,21 +78,21 @@ class Backlog:
                 lost.append((level, gone))
             lane.first += gone
             if lane.first == end:
-                self._levels[id - self._base] = self.queries  # never offered again
+                self._levels[id - self._base] = self.queries  # never returned again
                 lane.head += 1
         if lane.head >= _FORGET:
             self._forget(stream)
         return lost
 
     def done(self, stream: int) -> int:
-        """How many of a stream's oldest tuples have run all slices."""
+        """Returns how many of a stream's oldest tuples have run all slices."""
         lane, place = self.lanes[stream], self.lanes[stream].head
         while place < len(lane.ids) and self._levels[lane.ids[place] - self._base] == self.queries:
             place += 1
         return lane.ends[place - 1] - lane.first if place > lane.head else 0
 
     def oldest(self) -> int | None:
-        """The oldest range that is not done."""
+        """Returns the oldest range that is not done."""
         index = max(self._oldest - self._base, 0)
         levels, done, size = self._levels, self.queries, len(self._levels)
         while index < size and levels[index] == done:
@@ -97,30 +101,33 @@ class Backlog:
         return self._oldest if index < size else None
 
     def oldest_at(self, level: int) -> int | None:
+        """Returns the oldest range at a level."""
         heap, levels, base = self._at_level[level], self._levels, self._base
         while heap and (heap[0] < base or levels[heap[0] - base] != level):
             heappop(heap)
         return heap[0] if heap else None
 
     def raise_level(self, id: int, level: int) -> None:
+        """Notes that a range has run the slices up to `level`."""
         self._levels[id - self._base] = level
         if level < self.queries:
             heappush(self._at_level[level], id)
 
     def level(self, id: int) -> int:
-        """All queries, for a range that was evicted."""
+        """Returns the level of a range. An evicted range counts as done."""
         return self._levels[id - self._base] if id >= self._base else self.queries
 
     def where(self, id: int) -> tuple[int, int, int]:
-        """(stream, sequence number of the first tuple that is kept, how many)."""
+        """Returns (stream, sequence number of the first tuple in the buffer, number of tuples)."""
         stream = self._streams[id - self._base]
         lane, index = self.lanes[stream], self._places[id - self._base] - self._lane_base[stream]
         first = lane.first if index == lane.head else lane.ends[index - 1]
         return stream, first, lane.ends[index] - first
 
     def kept(self, stream: int, upto: float = float("inf")) -> tuple[Ints, Ints, Ints]:
-        """Ids, levels and ends of a stream's ranges that hold tuples before sequence number `upto`, oldest first;
-        copies."""
+        """Returns ids, levels and ends of a stream's ranges with tuples before sequence number `upto`, oldest first;
+        copies.
+        """
         lane = self.lanes[stream]
         ends = np.frombuffer(lane.ends, np.int64)[lane.head :] if lane.ends else np.empty(0, np.int64)
         size = len(ends) if upto >= lane.end else int(np.searchsorted(ends, upto)) + 1
@@ -131,6 +138,7 @@ class Backlog:
         return ids, levels, ends[:size].copy()
 
     def _forget(self, stream: int) -> None:
+        """Frees the memory of evicted ranges."""
         lane = self.lanes[stream]
         self._lane_base[stream] += lane.head
         del lane.ids[: lane.head], lane.ends[: lane.head]

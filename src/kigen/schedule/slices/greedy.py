@@ -1,9 +1,9 @@
-"""Which work fits before its deadlines, the most worthwhile first: the linear program of least loss, solved greedily.
+"""Selects the most valuable work that fits before its deadlines: the linear program of least loss, solved greedily.
 
-Rows are in order of deadlines; `room[p]` is the work that can be done up to row p's deadline; columns are groups, from
-the steepest slope on. A choice of work is feasible if, for every p, what is taken from rows 0..p fits room[p]. Feasible
-choices form a polymatroid, so taking column after column as much as still fits is optimal, whichever rows are preferred
-within a column; here the first ones are, as others may get another chance.
+Rows are in the order of deadlines. `room[p]` is the work that can be done up to the deadline of row p. Columns are
+groups, in the order of falling slope. A selection is feasible if, for every p, the work taken from rows 0..p fits into
+room[p]. Feasible selections form a polymatroid, so it is optimal to take column after column as much as still fits,
+whichever rows are preferred within a column. The first rows are preferred here, since others may get another chance.
 
 Invariant: with `fits` the sums over rows and columns taken, fits[p] <= room[p] for all p. Cost: a few passes over rows
 x columns.
@@ -17,13 +17,14 @@ from kigen.schedule.policy_interface import Floats
 
 
 def take_steepest(work: Floats, room: Floats) -> Floats:
-    """How much of each row's work in each column is taken; the last of a column in part, where it does not fit
-    whole."""
+    """Returns how much of each row's work is taken, per column. The last row of a column may be taken in part."""
     taken = np.zeros_like(work)
     used = np.zeros(len(room))
     for group in range(work.shape[1]):
         offered = np.cumsum(work[:, group])
-        free = np.minimum.accumulate((room - used)[::-1])[::-1]  # taking more at p uses room at all rows after it, too
+        free = np.minimum.accumulate((room - used)[::-1])[
+            ::-1
+        ]  # work taken at p also uses the room of all rows after it
         upto = offered + np.minimum.accumulate(np.minimum(free - offered, 0.0))
         taken[:, group] = np.diff(upto, prepend=0.0)
         used += upto
@@ -31,10 +32,10 @@ def take_steepest(work: Floats, room: Floats) -> Floats:
 
 
 def whole_parts(work: Floats, taken: Floats, budget: float) -> list[tuple[int, int]]:
-    """(row, last column to run) in order, up to `budget` work: shares that were taken add up until a row's whole part
-    is paid for.
+    """Returns (row, last column to run) in order, up to `budget` work.
 
-    A row runs a column only if it has no work left in those before.
+    Shares add up until they pay for a row's whole part. A row runs a column only if it has no work left in the columns
+    before it.
     """
     parts: list[tuple[int, int]] = []
     rows = np.flatnonzero(taken.sum(axis=1) > 0)

@@ -1,12 +1,12 @@
 """`mandf` and `admandf`: MQT while the load is low, FIFO while it is high.
 
-Each period, the tuples that came make as many of the oldest leave; S is the sum of weights of the queries not yet run
-on those that will leave within `ahead` periods. With W the weights of one tuple and r the tuples of a period, the load
-is high if S >= W * beta * r: then FIFO, else MQT. `ahead` = 1 is the paper's letter. `admandf` sets beta anew each
-period, from where load and rate are heading.
+In each period, as many of the oldest tuples leave the buffers as new ones arrive. S is the sum of weights of the
+queries not yet run on tuples that will leave within `ahead` periods. With W the weights of one tuple and r the tuples
+per period, the load is high if S >= W * beta * r: then FIFO is used, else MQT. `ahead` = 1 is exactly the paper's rule.
+`admandf` sets beta anew in each period, from the trend of load and rate.
 
-Invariant: beta stays within 0..1; a period without arrivals decides nothing. Cost: once a period, one pass over the
-oldest r * ahead tuples.
+Invariant: beta stays within 0..1, and a period without arrivals decides nothing. Cost: once per period, one pass over
+the oldest r * ahead tuples.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ PERIOD_US = 500_000.0
 
 
 class MandF(Mqt):
+    """Switches between MQT and FIFO at a fixed load."""
+
     name = "mandf"
 
     def __init__(
@@ -36,7 +38,7 @@ class MandF(Mqt):
     ) -> None:
         super().__init__(hull, buffers)
         self.beta, self.period_us, self.ahead = beta, period_us, ahead
-        self.in_order = True  # FIFO is in force
+        self.in_order = True  # FIFO is used
         self.switches = 0
         self._tuple_weight = sum(hull.weights)
         self._left = np.append(np.cumsum(hull.weights[::-1])[::-1], 0.0)  # weights not yet run, by level
@@ -51,7 +53,7 @@ class MandF(Mqt):
         return self.backlog.oldest() if self.in_order else super().pick()
 
     def measure(self, now_us: float) -> None:
-        if self._next_us is None:  # what is there at the start did not arrive in any period
+        if self._next_us is None:  # tuples that wait at the start did not arrive in any period
             self._counts = [0] * len(self._counts)
             self._next_us = now_us + self.period_us
         if now_us < self._next_us:
@@ -66,17 +68,18 @@ class MandF(Mqt):
             self.decide(load, rate)
 
     def decide(self, load: float, rate: float) -> None:
-        """`load` is the beta at which S would just be the threshold."""
+        """Decides the order for the next period. `load` is the beta at which S equals the threshold."""
         self.switch(load >= self.beta)
 
     def switch(self, in_order: bool) -> bool:
+        """Sets the order. Returns whether it changed."""
         changed = in_order != self.in_order
         self.switches += changed
         self.in_order = in_order
         return changed
 
     def _load(self, counts: Sequence[float]) -> float:
-        """S: weights left on the oldest tuples, those that leave within `ahead` periods of such counts."""
+        """Returns S: the weights left on the oldest tuples, those that leave within `ahead` periods of such counts."""
         total = 0.0
         for stream, count in enumerate(counts):
             lane = self.backlog.lanes[stream]
@@ -98,8 +101,11 @@ class MandF(Mqt):
 
 
 class AdMandF(MandF):
-    """Begins in FIFO. With no load: in FIFO beta becomes 0 at a high rate (stay), 0.01 at a low one (turn to MQT); in
-    MQT 0.02 and 0.03."""
+    """Adapts beta. Begins in FIFO.
+
+    Without load, beta becomes in FIFO 0 at a high rate (stay) and 0.01 at a low one (change to MQT); in MQT 0.02 and
+    0.03.
+    """
 
     name = "admandf"
     _NO_LOAD: ClassVar = {
@@ -107,7 +113,7 @@ class AdMandF(MandF):
         (True, False): 0.01,
         (False, True): 0.02,
         (False, False): 0.03,
-    }  # (FIFO in force, rate high)
+    }  # (FIFO is used, rate is high)
 
     def __init__(
         self,
@@ -119,7 +125,7 @@ class AdMandF(MandF):
     ) -> None:
         super().__init__(hull, buffers, beta, period_us, ahead)
         self._rate: float | None = None
-        self._began = {True: 0.0, False: 0.0}  # the rate at which FIFO, and MQT, last began
+        self._began = {True: 0.0, False: 0.0}  # rate at which FIFO (True) and MQT (False) last began
 
     def decide(self, load: float, rate: float) -> None:
         if self._rate is None:
@@ -130,5 +136,5 @@ class AdMandF(MandF):
         rate_next = self._rate + (rate - self._rate) / (self.period_us / 1e6)
         self._rate = rate
         high = rate_next >= (self._began[True] + self._began[False]) / 2
-        # In all cases but these, whichever way the load is heading, beta becomes what it should have been just now.
+        # With load, whatever its trend, beta becomes what it should have been in this period.
         self.beta = min(1.0, load) if load > 0 else self._NO_LOAD[self.in_order, high]

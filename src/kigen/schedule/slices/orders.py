@@ -1,5 +1,8 @@
-"""The two orders: `fifo`, all slices of the oldest tuples first, and `mqt`, the slices that answer most queries for
-their work first."""
+"""The two orders.
+
+- `fifo` runs all slices of the oldest tuples first.
+- `mqt` runs the slices first that answer the most queries per work.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from kigen.schedule.slices.slice_interface import SlicePolicy
 
 
 class Fifo(SlicePolicy):
+    """Oldest tuples first."""
+
     name = "fifo"
 
     def pick(self) -> int | None:
@@ -17,8 +22,10 @@ class Fifo(SlicePolicy):
 
 
 class Mqt(SlicePolicy):
-    """Maximise query throughput. Of equal slopes the higher level first, so that a group that was begun goes on; then
-    the oldest."""
+    """Maximises query throughput.
+
+    Among equal slopes, the higher level runs first, so that a group that was begun continues; then the oldest.
+    """
 
     name = "mqt"
 

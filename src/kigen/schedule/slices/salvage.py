@@ -1,23 +1,26 @@
-"""`salvage`, Kigen's own policy for shared joins: of what cannot all be run before it is evicted, what answers most
-queries for its work.
+"""`salvage`, Kigen's own policy for shared joins: if not everything can run before its eviction, runs what answers the
+most queries per work.
 
-The least that any policy must drop is a linear program (`simulate/shared_join_bound`): work on a tuple lies between
-arrival and eviction. Its optimum is greedy: group by group from the steepest, each takes what the steeper ones leave
-room for, and what was taken runs in the order of eviction. `salvage` solves that anew for what waits, each period: 1. a
-tuple at place p of its buffer is evicted when p more have come: at a given rate that is its deadline, and speed x
-deadline the room; 2. groups in order of slope, oldest tuples first, take work as long as no deadline is broken; tuples
-to come within `ahead` buffers take
-   part; the **price** of work is the slope of the first group that finds too little room, 0 if all find enough;
-3. that is done for the rate of now and for the highest rate of late, which may return: each is believed to hold with
-probability 1/2, so
-   groups below the mean of the two prices are refused, and of the others the oldest that was taken at the rate of now
-   runs.
-What was refused is lost only when its eviction comes, and runs when nothing else is left. A group that was begun goes
-on. If all would find room at the highest rate of late, with some to spare, the order is MQT's: nothing is at stake but
-throughput.
+The least that any policy must drop is a linear program (`kigen_lab.simulate.shared_joins`): work on a tuple lies
+between its arrival and its eviction. Its optimum is greedy: group by group, from the steepest slope on, each takes what
+the steeper ones leave room for, and the selected work runs in the order of eviction. `salvage` solves this anew for
+what waits, in each period:
 
-Invariant: with room for all at the highest rate of late, nothing is refused. Cost: a pass over the ranges that wait,
-each period; the oldest are planned range by range, the rest in lumps.
+1. A tuple at place p of its buffer is evicted when p more have come. At a given rate that is its deadline, and speed x
+   deadline is the room.
+2. Groups, in the order of slope, take work from the oldest tuples on as long as no deadline is broken. Tuples to come
+   within `ahead` buffers take part. The **price** of work is the slope of the first group that finds too little room,
+   or 0 if all find enough.
+3. This is done for the current rate and for the highest recent rate, which may return. Each is assumed to hold with
+   probability 1/2. So groups below the mean of the two prices are refused, and of the others the oldest one selected at
+   the current rate runs.
+
+Refused work is lost only when its eviction comes, and it runs when nothing else is left. A group that was begun
+continues. If everything would find room at the highest recent rate, with some to spare, the order is that of MQT: only
+throughput is at stake.
+
+Invariant: with room for everything at the highest recent rate, nothing is refused. Cost: one pass over the waiting
+ranges per period. The oldest ranges are planned one by one, the rest in lumps.
 """
 
 from __future__ import annotations
@@ -34,18 +37,20 @@ from kigen.schedule.slices.greedy import take_steepest, whole_parts
 from kigen.schedule.slices.orders import Mqt
 from kigen.schedule.slices.stream_rates import PERIOD_US, StreamRates
 
-AHEAD = 1.2  # buffers
+AHEAD = 1.2  # in buffers
 _FRONT = 64  # ranges planned one by one; the rest in lumps
 _LUMP = 64
-_TO_COME = 16  # lumps of tuples that have not come yet
-_SPEED_MEMORY = 20.0  # periods
-_SPARE = 1.1  # room that must be there to call all safe
-_AMPLE = 2.0  # periods' work to choose from
+_TO_COME = 16  # lumps of tuples that have not arrived yet
+_SPEED_MEMORY = 20.0  # in periods
+_SPARE = 1.1  # relative room that must be free to call everything safe
+_AMPLE = 2.0  # periods of work to choose from
 
 
 @dataclass(frozen=True)
-class _Supposed:
-    """Rows in `order` of deadlines, those of a lump from `lumps[i]` on; its work and what of it is taken, by group."""
+class _Scenario:
+    """Greedy selection under assumed rates. Rows are in `order` of deadlines; lump i starts at row `lumps[i]`. Work and
+    selection are per group.
+    """
 
     order: Ints
     lumps: Ints
@@ -55,6 +60,8 @@ class _Supposed:
 
 
 class Salvage(Mqt):
+    """Policy that salvages the most valuable work."""
+
     name = "salvage"
 
     def __init__(
@@ -63,8 +70,8 @@ class Salvage(Mqt):
         super().__init__(hull, buffers)
         self.ahead = ahead
         self.rates = StreamRates(len(buffers), period_us)
-        self.at_stake = True  # not all that waits is safe at the highest rate of late
-        self.refused = 0.0  # share of the work that waits
+        self.at_stake = True  # not everything that waits is safe at the highest recent rate
+        self.refused = 0.0  # share of the waiting work that is refused
         self._left = np.array(
             [
                 [sum(hull.work[max(first - 1, level) : last]) for first, last in hull.groups]
@@ -75,9 +82,9 @@ class Salvage(Mqt):
         self._slopes = np.array([hull.weights[first - 1] for first, _ in hull.groups])
         self._work = self._elapsed_us = self._longest = 0.0
         self._plan: list[tuple[int, int]] = []  # (range, level to reach), the next one last
-        self._group_ends = [last for first, last in hull.groups for _ in range(first, last + 1)]  # by level
+        self._group_ends = [last for first, last in hull.groups for _ in range(first, last + 1)]  # per level
         self._begun = (-1, 0)
-        self._barren = False  # nothing but what was refused waits: not asked again before the next period
+        self._barren = False  # only refused work waits: no new plan before the next period
 
     def arrived(self, stream: int, count: int, level: int = 0) -> None:
         super().arrived(stream, count, level)
@@ -100,7 +107,7 @@ class Salvage(Mqt):
 
     def pick(self) -> int | None:
         id, end = self._begun
-        if self.backlog.level(id) < end:  # what is left of a group is worth more than any other
+        if self.backlog.level(id) < end:  # the rest of a group is worth more than any other work
             return id
         if not self.at_stake:
             return super().pick()
@@ -124,18 +131,18 @@ class Salvage(Mqt):
         self._longest = max(self._longest, self.backlog.where(id)[2] * sum(self.hull.work[level:end]))
 
     def _plan_ahead(self) -> None:
-        """What of all that waits is worth running, and the first of it in order, enough for a period."""
+        """Plans what of the waiting work is worth running, and puts the first of it in order, enough for a period."""
         self._plan, self.refused = [], 0.0
         ids, streams, work, places = self._waiting()
         self._barren = not len(ids)
         if self._barren:
             return
         speed = self._work / self._elapsed_us
-        high = self._suppose(work, _due_us(places, self.rates.peak[streams]), self.rates.peak, speed / _SPARE)
+        high = self._scenario(work, _due_us(places, self.rates.peak[streams]), self.rates.peak, speed / _SPARE)
         self.at_stake = high.price > 0
         if not self.at_stake:
             return
-        now = self._suppose(work, _due_us(places, self.rates.now[streams]), self.rates.now, speed)
+        now = self._scenario(work, _due_us(places, self.rates.now[streams]), self.rates.now, speed)
         returning = bool((self.rates.peak > _SPARE * self.rates.now).any())
         price = (high.price + now.price) / 2 if returning else now.price
         taken = now.taken * (self._slopes >= price * (1 - 1e-9))
@@ -150,20 +157,22 @@ class Salvage(Mqt):
         self._plan = [(int(ids[row]), self._ends[group]) for row, group in reversed(parts)]
         self._barren = not self._plan
 
-    def _suppose(self, work: Floats, due_us: Floats, rates: Floats, speed: float) -> _Supposed:
-        """The greedy choice if such deadlines, rates and speed hold."""
+    def _scenario(self, work: Floats, due_us: Floats, rates: Floats, speed: float) -> _Scenario:
+        """Makes the greedy selection for the given deadlines, rates and speed."""
         order = np.argsort(due_us, kind="stable")
         lumps = np.append(np.arange(min(_FRONT, len(work))), np.arange(_FRONT, len(work), _LUMP))
         lumped = np.add.reduceat(work[order], lumps)
-        rows, room = self._with_those_to_come(lumped, due_us[order][lumps], rates, speed)
+        rows, room = self._with_future_arrivals(lumped, due_us[order][lumps], rates, speed)
         taken = take_steepest(rows, room)
         short = taken.sum(axis=0) < rows.sum(axis=0) * (1 - 1e-6)
         price = float(self._slopes[short.argmax()]) if short.any() else 0.0
-        return _Supposed(order, lumps, lumped, taken[: len(lumps)], price)
+        return _Scenario(order, lumps, lumped, taken[: len(lumps)], price)
 
     def _waiting(self) -> tuple[Ints, Ints, Floats, Floats]:
-        """Ranges not done: ids, streams, work by group, and how many tuples must come to its stream before it begins to
-        leave."""
+        """Returns the ranges that are not done: ids, streams, work per group, and places.
+
+        The place of a range is how many tuples must come to its stream before it begins to leave.
+        """
         found = []
         for stream, lane in enumerate(self.backlog.lanes):
             ids, levels, ends = self.backlog.kept(stream)
@@ -175,9 +184,11 @@ class Salvage(Mqt):
         ids, streams, work, places = (np.concatenate(column) for column in zip(*found, strict=True))
         return ids, streams, work, places
 
-    def _with_those_to_come(self, work: Floats, due_us: Floats, rates: Floats, speed: float) -> tuple[Floats, Floats]:
-        """Rows of work and the room up to each: those that wait, and lumps of tuples to come at such rates, due after
-        all of them."""
+    def _with_future_arrivals(self, work: Floats, due_us: Floats, rates: Floats, speed: float) -> tuple[Floats, Floats]:
+        """Returns rows of work and the room up to each: the waiting ranges, and lumps of tuples to come.
+
+        The tuples to come arrive at the given rates and are due after all that wait.
+        """
         lanes = zip(self.backlog.lanes, rates.tolist(), strict=True)
         fill_us = max((lane.buffer / rate for lane, rate in lanes if lane.buffer and rate > 0), default=0.0)
         span_us = self.ahead * fill_us
@@ -188,7 +199,9 @@ class Salvage(Mqt):
         return np.concatenate((work, to_come)), self._room(np.concatenate((due_us, to_come_us)), speed)
 
     def _room(self, due_us: Floats, speed: float) -> Floats:
-        """Work that can be done by then: a group that was begun goes on, so the longest of late may come first."""
+        """Returns the work that can be done by then. A begun group continues, so the longest recent one may come
+        first.
+        """
         return np.maximum(0.0, speed * due_us - self._longest)
 
     def report(self) -> dict[str, Any]:
@@ -196,7 +209,7 @@ class Salvage(Mqt):
 
 
 def _due_us(places: Floats, rates: Floats) -> Floats:
-    """When so many tuples have come; never, to a stream that brings none."""
+    """Returns when that many tuples have come; never, for a stream without arrivals."""
     due_us = np.full(len(places), np.inf)
     np.divide(places, rates, out=due_us, where=rates > 0)
     return due_us

@@ -1,11 +1,11 @@
-"""Slices as admission: what one micro-batch runs, over all tasks. Each task has a policy of its own over (range of
-tuples, slice) units; a task whose join cannot be sliced has one slice.
+"""Admission of slices: decides what one batch runs, over all tasks.
 
-A batch is to take `length` in all: five fixed costs, so that those are a fifth of the time, but no more than a second,
-and no longer than lets two batches fit the shortest deadline; or as long as the user says. Tasks that have work share
-what is left of it after the fixed cost, evenly. What each slice of a tuple costs is learnt from the lengths of batches
-(kigen.schedule.cost_model); the order of slices is by window lengths, as the policies have it. Pure: no clock, no I/O.
-Invariant: each slice of each tuple is given once, in the order of windows. Cost: some microseconds a unit.
+Each task has its own policy over (range of tuples, slice) units. A task whose join cannot be sliced has one slice. A
+batch should take `length` in all: five fixed costs, so that they are a fifth of the time, but at most one second, and
+so short that two batches fit into the shortest deadline; or as long as the user says. Tasks with work share what is
+left after the fixed cost evenly. The cost of each slice per tuple is learnt from the lengths of batches
+(`kigen.schedule.cost_model`); the order of slices is by window lengths, as the policies define it. Pure: no clock, no
+I/O. Invariant: each slice of each tuple is admitted once, in the order of windows. Cost: some microseconds per unit.
 """
 
 from __future__ import annotations
@@ -23,64 +23,64 @@ from kigen.schedule.slices.mandf import AdMandF, MandF
 from kigen.schedule.slices.orders import Mqt
 from kigen.schedule.slices.slice_interface import SlicePolicy, Unit
 
-ADMITTED_NAMES = ("mqt", "mandf", "admandf")  # `fifo` needs no slices: a tuple that runs whole runs all its slices
-WHOLE = window_hull((1.0,))  # of a task that is not sliced
-_LENGTH, _LONGEST_US = 5.0, 1e6  # fixed costs; and at most
-_SLACK = 0.04  # of the shortest deadline
+ADMITTED_NAMES = ("mqt", "mandf", "admandf")  # `fifo` needs no slices: a tuple runs all its slices at once
+WHOLE = window_hull((1.0,))  # hull of a task that is not sliced
+_LENGTH, _LONGEST_US = 5.0, 1e6  # length of a batch in fixed costs, and its limit
+_SLACK = 0.04  # share of the shortest deadline
 
 
 @dataclass(frozen=True)
 class SlicedTask:
-    """A task as admission knows it: `slices` are its queues, a slice each, with first guesses of what it costs a
-    tuple."""
+    """A task as admission sees it. `slices` are its queues, one per slice, with first guesses of the cost per tuple."""
 
     slices: tuple[ScheduledTask, ...]
-    buffers: tuple[int | None, ...]  # by stream
+    buffers: tuple[int | None, ...]  # per stream
     hull: WindowHull = WHOLE
 
 
 class SliceAdmission:
+    """Admits units of all tasks into batches."""
+
     def __init__(self, name: str, tasks: Sequence[SlicedTask], settings: PolicySettings | None = None) -> None:
         self.name, self.tasks, self._settings = name, tuple(tasks), settings or PolicySettings()
         self._policies = [self._policy(task) for task in tasks]
         scheduled = [queue for task in tasks for queue in task.slices]
-        self._first = [
-            sum(len(before.slices) for before in tasks[:place]) for place in range(len(tasks))
-        ]  # of its costs
+        # index of each task's first cost
+        self._first = [sum(len(before.slices) for before in tasks[:place]) for place in range(len(tasks))]
         self.costs = CostModel(scheduled, self._settings.fixed_us, self._settings.learning, self._settings.doubt)
         deadlines = [task.deadline_us for task in scheduled if task.deadline_us is not None]
         self._shortest_us = min(deadlines, default=math.inf)
-        self._given: list[Grant] = []  # what the batch that runs holds of each slice
+        self._given: list[Grant] = []  # tuples of each slice in the running batch
 
     def _policy(self, task: SlicedTask) -> SlicePolicy:
         s = self._settings
         if self.name == Mqt.name:
             return Mqt(task.hull, task.buffers)
         if self.name not in ADMITTED_NAMES:
-            raise PolicyError(f"no policy '{self.name}' admits slices: write one of {', '.join(ADMITTED_NAMES)}")
+            raise PolicyError(
+                f"the policy '{self.name}' does not admit slices: write one of {', '.join(ADMITTED_NAMES)}"
+            )
         return (MandF if self.name == MandF.name else AdMandF)(task.hull, task.buffers, s.beta, s.period_us, s.ahead)
 
-    # --- events ----------------------------------------------------------------------------------------------------
-
     def arrived(self, task: int, stream: int, count: int, level: int = 0) -> None:
-        """`count` tuples of a stream; of each task in the order of arrival over its streams. `level` slices have run on
-        them."""
+        """Adds `count` tuples of a stream, in the order of arrival over the task's streams. `level` slices have run on
+        them.
+        """
         self._policies[task].arrived(stream, count, level)
 
     def evicted(self, task: int, stream: int, count: int) -> list[int]:
-        """The oldest `count` tuples of those that wait for any slice are gone: how many of them each slice had not run
-        on."""
+        """Removes the oldest `count` tuples that wait for any slice. Returns how many of them each slice had not run
+        on.
+        """
         return self._policies[task].evicted(stream, count)
 
     def completed(self, elapsed_us: float) -> None:
-        """The batch of the last decision is done."""
+        """Takes in that the batch of the last decision is done."""
         if self._given:
             self.costs.observe(self._given, elapsed_us)
 
-    # --- decisions -------------------------------------------------------------------------------------------------
-
     def next(self, now_us: float) -> dict[int, list[Unit]]:
-        """What runs now, by task. What has run all its slices no longer waits."""
+        """Decides what runs now, per task. Tuples that have run all their slices no longer wait."""
         self._given = []
         left_us = max(self.length_us() - self.costs.fixed_us, self.costs.fixed_us)
         waiting = [task for task in range(len(self.tasks)) if self.pending(task)]
@@ -92,30 +92,33 @@ class SliceAdmission:
             left_us -= sum(unit.work for unit in units[task])
             counts = [sum(unit.count for unit in units[task] if unit.low <= at < unit.high) for at in range(slices)]
             self._given += [(first + at, count) for at, count in enumerate(counts) if count]
-            self._let_go(self._policies[task])
+            self._forget_done(self._policies[task])
         return units
 
     def length_us(self) -> float:
-        """What a batch is to take, the fixed cost included."""
+        """Returns how long a batch should take, the fixed cost included."""
         fixed_us = self.costs.fixed_us
         if self._settings.length_us is not None:
             return max(self._settings.length_us, 2 * fixed_us)
         return max(min(_LENGTH * fixed_us, _LONGEST_US, (1 - _SLACK) * self._shortest_us / 2), 2 * fixed_us)
 
     @staticmethod
-    def _let_go(policy: SlicePolicy) -> None:
+    def _forget_done(policy: SlicePolicy) -> None:
+        """Removes the tuples that have run all slices."""
         for stream in range(len(policy.backlog.lanes)):
             done = policy.backlog.done(stream)
             if done:
                 policy.evicted(stream, done)
 
     def pending(self, task: int) -> int:
-        """Tuples that wait for one slice at least."""
+        """Returns how many tuples wait for at least one slice."""
         return sum(lane.end - lane.first for lane in self._policies[task].backlog.lanes)
 
     def report(self) -> dict[str, Any]:
-        told = [policy.report() for policy in self._policies]
+        reports = [policy.report() for policy in self._policies]
         orders = {
-            task.slices[0].name: mine["order"] for task, mine in zip(self.tasks, told, strict=True) if "order" in mine
+            task.slices[0].name: mine["order"]
+            for task, mine in zip(self.tasks, reports, strict=True)
+            if "order" in mine
         }
         return {"policy": self.name, "length_us": self.length_us(), "orders": orders, "costs": self.costs.report()}

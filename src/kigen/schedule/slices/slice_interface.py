@@ -1,13 +1,12 @@
-"""The one interface between the policies of a shared join and whatever drives them: arrivals and evictions in, units of
-work out.
+"""The interface between the policies of a shared join and their drivers: arrivals and evictions in, units of work out.
 
-The driver owns the buffers: it tells what arrived and what was evicted, asks for the next units, runs them, and tells
-how long that took. A **unit** is a range of tuples of one stream and the slices to run on it. A policy reads no clock,
-does no I/O and starts no thread.
+The driver owns the buffers. It reports what arrived and what was evicted, asks for the next units, runs them, and
+reports how long that took. A **unit** is a range of tuples of one stream and the slices to run on it. A policy reads no
+clock, does no I/O and starts no thread.
 
-Invariant: each slice of each tuple is given at most once, in the order of windows, and never after the tuple's
-eviction. What was given counts as processed, even if the tuple is evicted while it runs. Work is in units of window
-length, once a tuple.
+Invariant: each slice of each tuple is returned at most once, in the order of windows, and never after the tuple's
+eviction. What was returned counts as processed, even if the tuple is evicted while it runs. Work is measured in window
+lengths, per tuple.
 """
 
 from __future__ import annotations
@@ -34,7 +33,9 @@ class Unit:
 
 
 class SlicePolicy(ABC):
-    """What runs next. `buffers` are the streams' sizes in tuples; None: unbounded, nothing is evicted."""
+    """Decides which slices run next. `buffers` are the streams' sizes in tuples; None: unbounded, nothing is
+    evicted.
+    """
 
     name = ""
 
@@ -43,13 +44,16 @@ class SlicePolicy(ABC):
         self.backlog = Backlog(hull.queries, buffers)
 
     def arrived(self, stream: int, count: int, level: int = 0) -> None:
-        """`count` tuples of a stream, after all that it brought before. `level` of the slices have been run already (a
-        restart)."""
+        """Adds `count` tuples of a stream, after all earlier ones. `level` slices have already run on them (after a
+        restart).
+        """
         self.backlog.arrived(stream, count, level)
 
     def evicted(self, stream: int, count: int) -> list[int]:
-        """The oldest `count` tuples of a stream left its buffer: how many tuples each query lost by it, in the order of
-        windows."""
+        """Removes the oldest `count` tuples of a stream, which left its buffer.
+
+        Returns how many tuples each query lost, in the order of windows.
+        """
         dropped = [0] * self.hull.queries
         for level, tuples in self.backlog.evict(stream, count):
             for query in range(level, self.hull.queries):
@@ -57,9 +61,11 @@ class SlicePolicy(ABC):
         return dropped
 
     def next(self, now_us: float, budget: float = 0.0, costs: Sequence[float] | None = None) -> list[Unit]:
-        """Units of at most `budget` work together; one slice of one range if that is more. Empty if nothing waits.
-        `costs` are what the slices of a tuple count as work here, if not their window lengths; the order does not
-        depend on them."""
+        """Returns units of at most `budget` work together, or one slice of one range if that is more. Empty if nothing
+        waits.
+
+        `costs` are the work of the slices of a tuple, if not their window lengths; the order does not depend on them.
+        """
         costs = self.hull.work if costs is None else costs
         self.measure(now_us)
         units: list[Unit] = []
@@ -82,13 +88,13 @@ class SlicePolicy(ABC):
 
     @abstractmethod
     def pick(self) -> int | None:
-        """The range whose next slice goes next."""
+        """Returns the range whose next slice runs next."""
 
-    def measure(self, now_us: float) -> None:  # noqa: B027, most policies look at no period
-        """Before each decision: periods that have passed may be looked at."""
+    def measure(self, now_us: float) -> None:  # noqa: B027, most policies have no period
+        """Runs before each decision. A policy can evaluate the periods that have passed."""
 
     def completed(self, work: float, elapsed_us: float) -> None:  # noqa: B027, most policies need no speed
-        """That much work is done, and took so long."""
+        """Takes in that `work` is done and took `elapsed_us`."""
 
     def report(self) -> dict[str, Any]:
         return {"policy": self.name}

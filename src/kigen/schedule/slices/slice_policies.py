@@ -1,4 +1,4 @@
-"""All policies of shared joins by name, and the one way to make them."""
+"""All policies of shared joins by name, and the function that makes them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _MAKERS: dict[str, Callable[..., SlicePolicy]] = {
     policy.name: policy for policy in (Mqt, Fifo, MandF, AdMandF, Salvage)
 }
 SLICE_POLICY_NAMES = tuple(_MAKERS)
-DEFAULT_SLICE_POLICY = Salvage.name
 
 
 class SlicePolicyError(ValueError):
-    """No such policy."""
+    """The policy does not exist."""
 
 
 def make_slice_policy(name: str, hull: WindowHull, buffers: Sequence[int | None], **settings: float) -> SlicePolicy:
-    """The policy of that name over a join's windows and its streams' buffers; `settings` are its own (beta, ahead,
-    period_us)."""
+    """Makes the policy of that name for a join's windows and its streams' buffers. `settings`: beta, ahead,
+    period_us.
+    """
     if name not in _MAKERS:
-        raise SlicePolicyError(f"no policy '{name}' for shared joins: write one of {', '.join(_MAKERS)}")
+        raise SlicePolicyError(f"there is no policy '{name}' for shared joins: write one of {', '.join(_MAKERS)}")
     return _MAKERS[name](hull, buffers, **settings)

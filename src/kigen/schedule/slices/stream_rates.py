@@ -1,6 +1,6 @@
-"""How fast each stream brings tuples: measured once a period, smoothed, with the peak remembered for a while.
+"""Arrival rates of streams: measured once per period and smoothed. The peak is remembered for a while.
 
-Invariant: what was there at the start did not arrive. Cost: constant.
+Invariant: tuples that wait at the start do not count as arrived. Cost: constant.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MEMORY_US = 1e9
 
 
 class StreamRates:
-    """Tuples a microsecond, by stream."""
+    """Tuples per microsecond, per stream."""
 
     def __init__(self, streams: int, period_us: float = PERIOD_US) -> None:
         self.period_us = period_us
@@ -29,14 +29,14 @@ class StreamRates:
         self._counts[stream] += count
 
     def measure(self, now_us: float) -> bool:
-        """Whether a period is over, and rates are new."""
+        """Returns whether a period is over and the rates are new."""
         if self._began_us is None:
             self._began_us = self._since_us = now_us
             self._counts[:] = 0
         elapsed_us = now_us - self._since_us
         if elapsed_us < self.period_us:
             return False
-        seen_us = now_us - self._began_us  # at first, the mean of all there was
+        seen_us = now_us - self._began_us  # at first, the mean since the start
         share = 1.0 if seen_us <= elapsed_us else -math.expm1(-elapsed_us / min(SMOOTHING_US, seen_us))
         self.now += (self._counts / elapsed_us - self.now) * share
         np.maximum(self.peak * math.exp(-elapsed_us / MEMORY_US), self.now, out=self.peak)

@@ -170,7 +170,7 @@ class Scheduling:
 
     def _decide(self, now_us: int) -> dict[int, Admit]:
         decision = self.policy.next(float(now_us))
-        for index, count in decision.shed:
+        for index, count in decision.drop:
             self._shed[index] += count
         return dict(decision.admit)
 

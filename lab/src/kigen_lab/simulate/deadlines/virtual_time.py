@@ -61,7 +61,7 @@ class _Run:
             if self._fed < size and times[self._fed] <= self.now_us:
                 self._feed()
             decision = policy.next(self.now_us)
-            if decision.shed:
+            if decision.drop:
                 self._let_go(decision)
             if decision.admit:
                 self._execute(decision)
@@ -90,7 +90,7 @@ class _Run:
             arrived(owners[index], 1, times[index])
 
     def _let_go(self, decision: Decision) -> None:
-        for task, count in decision.shed:
+        for task, count in decision.drop:
             self._heads[task] += count
             self.shed += count
             self.missed += count

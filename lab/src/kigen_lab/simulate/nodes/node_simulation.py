@@ -147,7 +147,7 @@ class _Run:
 
     def _decide(self, node: _Node) -> None:
         decision = node.policy.next(self._now)
-        if decision.shed:
+        if decision.drop:
             raise ValueError(
                 f"the policy of node {node.name} drops tuples: nodes are simulated with soft deadlines, write "
                 "may_drop=False"
