@@ -22,18 +22,19 @@ from links.cuts import Cuttable
 from links.reference import SCHEMA, SECURITY, batch, ids
 from links.test_relay import free_address, until
 
-from kigen.links import Following, Link, LinkServer, LinkWriter, Relay, Watch
+from kigen.links import Link, LinkServer, LinkWriter, Relay, Watch
 from kigen.queue import ENDED, Queue, QueueSettings
+from kigen.replicas.standby_kind import PassiveStandby, ReadingStandby, StandbyKind
 
 WATCH = Watch(silence_s=0.5, every_s=0.05)
 CHILDREN = Path(__file__).with_name("children.py")
 
 
-def marks(rows: pa.RecordBatch) -> list[int]:
+def watermarks(rows: pa.RecordBatch) -> list[int]:
     return [place for place, number in enumerate(rows.column(0).to_pylist()) if number % 5 == 4 or number < 0]
 
 
-def hole(note: str) -> pa.RecordBatch:
+def gap_row(note: str) -> pa.RecordBatch:
     return batch([-1 - int(note or 0)])
 
 
@@ -58,7 +59,7 @@ def test_two_servers_of_the_same_rows(seed: int, tmp_path: Path) -> None:
     before = [queue_at(tmp_path / name, ["here"]) for name in "ab"]
     servers: list[LinkServer | None] = [LinkServer([q], a, SECURITY) for q, a in zip(before, addresses, strict=True)]
     here = queue_at(tmp_path / "here", ["last"])
-    relay = Relay(here, addresses, "here", SECURITY, marks=marks, watch=WATCH)
+    relay = Relay(here, addresses, "here", SECURITY, find_watermarks=watermarks, watch=WATCH)
     total, down = 600, 0
     while min(q.status()["end"] for q in before) < total:
         for queue in before:
@@ -136,7 +137,7 @@ def test_a_server_that_only_sleeps(tmp_path: Path) -> None:
         with Link(addresses[0], SECURITY) as link, LinkWriter(link, "s") as out:
             out.append(batch(list(range(10))))
         other.append(batch(list(range(20))), 0)
-        relay = Relay(here, addresses, "down", SECURITY, marks=marks, watch=WATCH)
+        relay = Relay(here, addresses, "down", SECURITY, find_watermarks=watermarks, watch=WATCH)
         until(lambda: here.status()["end"] == 10, "its rows")
         sleeper.send_signal(signal.SIGSTOP)
         with LinkServer([other], addresses[1], SECURITY):
@@ -158,7 +159,7 @@ def test_only_whole_steps(tmp_path: Path) -> None:
         queue_at(tmp_path / "here", ["last"]) as here,
         LinkServer([before], security=SECURITY) as server,
     ):
-        relay = Relay(here, str(server.address), "here", SECURITY, marks=marks)
+        relay = Relay(here, str(server.address), "here", SECURITY, find_watermarks=watermarks)
         for first, end, whole in ((0, 3, 0), (3, 8, 5), (8, 9, 5), (9, 21, 20)):
             before.append(batch(list(range(first, end))), first)
             until(lambda whole=whole: here.status()["end"] == whole, f"{whole} rows")
@@ -175,7 +176,9 @@ def test_batches_for_one_that_stands_by(tmp_path: Path) -> None:
         queue_at(tmp_path / "here", ["last"]) as here,
         LinkServer([before], security=SECURITY) as server,
     ):
-        relay = Relay(here, str(server.address), "here", SECURITY, following=Following("zlib", 20), marks=marks)
+        relay = Relay(
+            here, str(server.address), "here", SECURITY, kind=ReadingStandby("zlib", 20), find_watermarks=watermarks
+        )
         until(lambda: relay.connected, "a connection")
         before.append(batch(list(range(19))), 0)
         time.sleep(0.2)
@@ -206,9 +209,9 @@ def test_acks_by_hand_stand_at_marks(tmp_path: Path) -> None:
             str(server.address),
             "n",
             SECURITY,
-            following=Following("none", 10, True, True),
-            marks=marks,
-            hole=hole,
+            kind=ReadingStandby("none", 10, skips_trimmed=True),
+            find_watermarks=watermarks,
+            make_gap_row=gap_row,
         )
         relay.lead(True)
         before.append(batch(list(range(40))), 0)
@@ -239,9 +242,9 @@ def test_the_one_that_leads_is_the_one_whose_acks_count(tmp_path: Path) -> None:
             str(server.address),
             "n.1",
             SECURITY,
-            following=Following("none", 10, True, True),
-            marks=marks,
-            hole=hole,
+            kind=ReadingStandby("none", 10, skips_trimmed=True),
+            find_watermarks=watermarks,
+            make_gap_row=gap_row,
         )
         until(lambda: relay.connected, "a connection")
         assert sorted(before.status()["required"]) == ["n", "x"]
@@ -264,7 +267,16 @@ def test_a_leader_says_again_that_its_acks_count(tmp_path: Path) -> None:
         LinkServer([before], security=SECURITY) as server,
     ):
         watch = replace(WATCH, alone=True)
-        relay = Relay(here, str(server.address), "n", SECURITY, Following("none", 10, True, True), marks, hole, watch)
+        relay = Relay(
+            here,
+            str(server.address),
+            "n",
+            SECURITY,
+            ReadingStandby("none", 10, skips_trimmed=True),
+            watermarks,
+            gap_row,
+            watch,
+        )
         relay.lead(True)
         before.append(batch(list(range(10))), 0)
         until(lambda: here.status()["end"] == 10, "the rows")
@@ -287,7 +299,9 @@ def test_told_to_lead_at_any_moment(tmp_path: Path) -> None:
         queue_at(tmp_path / "here", ["last"]) as here,
         LinkServer([before], security=SECURITY) as server,
     ):
-        relay = Relay(here, str(server.address), "here", SECURITY, following=Following("none", 1000), marks=marks)
+        relay = Relay(
+            here, str(server.address), "here", SECURITY, kind=ReadingStandby("none", 1000), find_watermarks=watermarks
+        )
         for first in range(0, 200, 5):
             time.sleep(rng.choice((0.0, 0.0005, 0.005, 0.02)))
             relay.lead(False)
@@ -306,10 +320,10 @@ def test_holes_where_rows_were_let_go(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     size, address = 10, free_address()
     before, here = queue_at(tmp_path / "a", ["n", "n.1"], ["n"]), queue_at(tmp_path / "here", ["last"])
-    following = Following("zlib", size, True, True)
+    kind = ReadingStandby("zlib", size, skips_trimmed=True)
 
     def made() -> Relay:
-        return Relay(here, address, "n.1", SECURITY, following=following, marks=marks, hole=hole)
+        return Relay(here, address, "n.1", SECURITY, kind=kind, find_watermarks=watermarks, make_gap_row=gap_row)
 
     total = 0
     with LinkServer([before], address, SECURITY) as server:
@@ -369,9 +383,9 @@ def test_a_server_that_cannot_say_what_stands_for_a_hole_is_left(tmp_path: Path)
             [str(first.address), str(second.address)],
             "n.1",
             SECURITY,
-            Following("none", None, True, True),
-            marks,
-            hole,
+            ReadingStandby("none", None, skips_trimmed=True),
+            watermarks,
+            gap_row,
             WATCH,
         )
         until(lambda: here.status()["end"] == 6, "the rows")
@@ -384,19 +398,37 @@ def test_a_server_that_cannot_say_what_stands_for_a_hole_is_left(tmp_path: Path)
 @pytest.mark.parametrize("skipping", [False, True])
 def test_released_before_it_was_heard_again(skipping: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that is started again with everything done may end before its relay has met the node before."""
-    how = Following("none", None, skipping, by_hand=True)
+    kind: StandbyKind = ReadingStandby(skips_trimmed=True) if skipping else PassiveStandby()
     with (
         queue_at(tmp_path / "a", ["n", "n.1"], ["n"]) as before,
         queue_at(tmp_path / "here", ["last"]) as here,
         LinkServer([before], security=SECURITY) as server,
     ):
         before.append(batch(list(range(10))), 0)
-        relay = Relay(here, str(server.address), "n", SECURITY, following=how, marks=marks, hole=hole)
+        relay = Relay(
+            here,
+            str(server.address),
+            "n",
+            SECURITY,
+            kind=kind,
+            find_watermarks=watermarks,
+            make_gap_row=gap_row,
+            leads=not skipping,
+        )
         until(lambda: here.status()["end"] == 10, "the rows")
         relay.close()
         assert before.status()["start"] == 0
         monkeypatch.setattr(Relay, "_work", lambda _: None)  # it never meets the node before
-        again = Relay(here, str(server.address), "n", SECURITY, following=how, marks=marks, hole=hole)
+        again = Relay(
+            here,
+            str(server.address),
+            "n",
+            SECURITY,
+            kind=kind,
+            find_watermarks=watermarks,
+            make_gap_row=gap_row,
+            leads=not skipping,
+        )
         again.release(["n", "n.1"])
         assert before.status()["start"] == 10
         again.close()
@@ -410,45 +442,47 @@ def test_a_cut_link_is_noticed_and_healed(silent: bool, tmp_path: Path) -> None:
         LinkServer([before], security=SECURITY) as server,
     ):
         link = Cuttable(str(server.address))
-        relay = Relay(here, link.address, "here", SECURITY, marks=marks, watch=replace(WATCH, alone=True))
+        relay = Relay(
+            here, link.address, "here", SECURITY, find_watermarks=watermarks, watch=replace(WATCH, alone=True)
+        )
         before.append(batch(list(range(5))), 0)
         until(lambda: here.status()["end"] == 5, "the first step")
-        assert relay.deaf_s == 0
+        assert relay.cut_off_s == 0
         link.silent = silent
         if not silent:
             link.cut()
         before.append(batch(list(range(5, 10))), 5)
-        until(lambda: relay.deaf_s > 0.3, "that nothing is heard")
+        until(lambda: relay.cut_off_s > 0.3, "that nothing is heard")
         assert here.status()["end"] == 5
         link.heal()
         until(lambda: here.status()["end"] == 10, "the second step")
-        until(lambda: relay.deaf_s == 0, "that the node before is heard")
+        until(lambda: relay.cut_off_s == 0, "that the node before is heard")
         before.append(batch(list(range(10, 15))), 10, progress_us=ENDED)
         until(lambda: here.status()["progress_us"] == ENDED, "the end")
         link.cut()
         time.sleep(0.3)
-        assert relay.deaf_s == 0, "nothing more will come"
+        assert relay.cut_off_s == 0, "nothing more will come"
         relay.close()
         link.close()
 
 
 def test_a_server_that_is_cut_off_is_left_for_one_that_is_not(tmp_path: Path) -> None:
-    deaf = {"a": False, "b": False}
+    cut_off = {"a": False, "b": False}
     before = {name: queue_at(tmp_path / name, ["here"]) for name in "ab"}
     with (
-        LinkServer([before["a"]], security=SECURITY, deaf=lambda: deaf["a"]) as a,
-        LinkServer([before["b"]], security=SECURITY, deaf=lambda: deaf["b"]) as b,
+        LinkServer([before["a"]], security=SECURITY, cut_off=lambda: cut_off["a"]) as a,
+        LinkServer([before["b"]], security=SECURITY, cut_off=lambda: cut_off["b"]) as b,
         queue_at(tmp_path / "here", ["last"]) as here,
     ):
-        relay = Relay(here, [str(a.address), str(b.address)], "here", SECURITY, marks=marks, watch=WATCH)
+        relay = Relay(here, [str(a.address), str(b.address)], "here", SECURITY, find_watermarks=watermarks, watch=WATCH)
         until(lambda: relay.connected, "somebody")
         first = relay.address
         one, other = ("a", "b") if first == str(a.address) else ("b", "a")
-        deaf[one] = deaf[other] = True
+        cut_off[one] = cut_off[other] = True
         time.sleep(1.5)
         assert relay.address == first, "the other is cut off, too"
         assert not relay.switched
-        deaf[other] = False
+        cut_off[other] = False
         until(lambda: relay.address != first and relay.connected, "the other")
         before[other].append(batch(list(range(5))), 0)
         until(lambda: here.status()["end"] == 5, "its rows")
@@ -467,10 +501,15 @@ def test_readers_that_follow_different_servers_meet(more: int, tmp_path: Path) -
     before = [queue_at(tmp_path / str(i), readers) for i in range(2)]
     here = {name: queue_at(tmp_path / name, ["last"]) for name in readers}
     with LinkServer([before[1]], addresses[1], SECURITY):
-        relays = [Relay(here[name], addresses, name, SECURITY, marks=marks, watch=WATCH) for name in readers[:-1]]
+        relays = [
+            Relay(here[name], addresses, name, SECURITY, find_watermarks=watermarks, watch=WATCH)
+            for name in readers[:-1]
+        ]
         until(lambda: all(relay.connected and relay.address == addresses[1] for relay in relays), "the second server")
         with LinkServer([before[0]], addresses[0], SECURITY):
-            relays.append(Relay(here[readers[-1]], addresses, readers[-1], SECURITY, marks=marks, watch=WATCH))
+            relays.append(
+                Relay(here[readers[-1]], addresses, readers[-1], SECURITY, find_watermarks=watermarks, watch=WATCH)
+            )
             until(lambda: relays[-1].connected, "the late one")
             assert relays[-1].address == addresses[0]
             for queue in before:

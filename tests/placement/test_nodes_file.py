@@ -23,7 +23,7 @@ address = "127.0.0.1:9001"
 standby = "lazy"
 batch = 10
 compress = "zlib"
-recovery = "rollback"
+recovery = "precise"
 silence = "2 s"
 [nodes.road]
 [[links]]
@@ -51,18 +51,17 @@ CREATE QUERY mean AS SELECT room, AVG(temp) AS t FROM readings [RANGE 10 SECONDS
 def test_what_it_gives() -> None:
     nodes = parse_nodes(GOOD)
     car, road = nodes.nodes
-    assert (car.speed, car.host, car.port, car.standby, car.batch, car.compress, car.recovery) == (
+    assert (car.speed, car.host, car.port, car.standby, car.batch, car.compress) == (
         0.5,
         "127.0.0.1",
         9001,
         "lazy",
         10,
         "zlib",
-        "rollback",
     )
     assert (car.addresses, car.rows_at_once, car.silence_us) == (("127.0.0.1:9001", "127.0.0.1:9501"), 10, 2e6)
     assert road.addresses == (f"127.0.0.1:{FIRST_PORT + 1}",)
-    assert (road.speed, road.host, road.port, road.recovery) == (1.0, "127.0.0.1", FIRST_PORT + 1, "precise")
+    assert (road.speed, road.host, road.port) == (1.0, "127.0.0.1", FIRST_PORT + 1)
     assert nodes.links == (ProblemLink("car", "road", 2000.0, 1e6), ProblemLink("road", "car", 2000.0, 1e6))
     assert nodes.period_us == 50_000
 
@@ -85,7 +84,10 @@ WRONG = {
     "'30 %'",
     "[nodes.a]\noverhead_below = 30": "write it as '30 %'",
     "[nodes.a]\nstandby = 'lazy'\nstandby_address = '127.0.0.1:47100'": "nodes a and a (standby) have the same address",
-    "[nodes.a]\nrecovery = 'fast'": "write one of precise, rollback",
+    "[nodes.a]\nrecovery = 'fast'": "write recovery = 'precise', or leave it out",
+    "[nodes.a]\nstandby = 'lazy'\nrecovery = 'rollback'": "[nodes.a] recovery = 'rollback': Kigen recovers precisely",
+    "[nodes.a]\nstandby = 'active'\nrecovery = 'gap'": "so no result is lost and none comes twice; write recovery = "
+    "'precise', or leave it out",
     "[nodes.a]\nbatch = 1.5": "write a whole number",
     "[nodes.a]\ncompress = 'yes'": "write one of none, zlib, zstd, lz4",
     "[nodes.a]\n[[links]]\nbetween = ['a']": 'write between = ["a", "b"] for both ways',

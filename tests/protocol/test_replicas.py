@@ -1,5 +1,5 @@
-"""What runs on real nodes, in all orders for small cases, in random ones for larger: D has the undisturbed results,
-whatever is killed."""
+"""The parts that run on real nodes, in all orders for small cases and in random ones for larger cases: D has the
+undisturbed results, whatever is killed."""
 
 from __future__ import annotations
 
@@ -7,65 +7,78 @@ import os
 from typing import Any
 
 import pytest
-from protocol.replicas import END, MARK, Chain
+from kigen_lab.simulate.standby.virtual_queue import END, WATERMARK
+from protocol.chain import Chain
+from protocol.passive_pair import PassivePair
 from protocol.search import Search
 
-NEVER = 1 << 40
-MANY = (2, 4, MARK, 1, 6, MARK, 3, MARK, 8, END)
-KINDS = [(True, None), (True, 2), (True, 3), (True, NEVER), (False, None), (False, 2), (False, 3)]
-IDS = [
-    f"{'selection' if forgetful else 'memory'}-{'UB' if batch == NEVER else batch or 1}" for forgetful, batch in KINDS
-]
+from kigen.replicas.standby_kind import NEVER_FULL, PassiveStandby, ReadingStandby, StandbyKind
+
+MANY = (2, 4, WATERMARK, 1, 6, WATERMARK, 3, WATERMARK, 8, END)
+Node = tuple[StandbyKind, bool]  # the kind of its standby, and whether it has a memory
 
 
-def search(script: tuple[int, ...], forgetful: bool, batch: int | None, **budget: int) -> Search[Chain]:
-    return searched(Chain.over(script, [(forgetful, batch)], **budget))
+def selection(batch: int | None) -> Node:
+    return ReadingStandby(batch=batch, skips_trimmed=True), False
 
 
-def searched(chain: Chain) -> Search[Chain]:
-    return Search(chain, Chain.moves, Chain.faults, Chain.check, Chain.check_at_rest)
+def memory(batch: int | None) -> Node:
+    return ReadingStandby(batch=batch), True
+
+
+NODES = [*map(selection, (None, 2, 3, NEVER_FULL)), *map(memory, (None, 2, 3))]
+IDS = [*(f"selection-{batch}" for batch in ("1", "2", "3", "UB")), *(f"memory-{batch}" for batch in ("1", "2", "3"))]
+
+
+def search(script: tuple[int, ...], *nodes: Node, **budget: int) -> Search[Chain]:
+    return Search(
+        Chain.over(script, list(nodes), **budget), Chain.moves, Chain.faults, Chain.check, Chain.check_at_rest
+    )
 
 
 @pytest.mark.parametrize("fault", ["kill", "suspect", "cut", "restart"])
-@pytest.mark.parametrize(("forgetful", "batch"), [(True, 2), (False, 2)], ids=["selection", "memory"])
-def test_all_orders_with_one_fault(forgetful: bool, batch: int | None, fault: str) -> None:
-    found = search((2, END), forgetful, batch, **{fault: 1}).explore()
+@pytest.mark.parametrize("node", [selection(2), memory(2)], ids=["selection", "memory"])
+def test_all_orders_with_one_fault(node: Node, fault: str) -> None:
+    found = search((2, END), node, **{fault: 1}).explore()
     assert found.at_rest > 1
 
 
-@pytest.mark.parametrize("batch", [None, 2, NEVER])
+@pytest.mark.parametrize("batch", [None, 2, NEVER_FULL])
 def test_without_an_end_the_acks_of_whoever_leads_count(batch: int | None) -> None:
-    """D turned away and back: the one that it left led on, and once was not asked any more what it needed."""
-    assert search((2, MARK), True, batch, suspect=2).explore().at_rest > 1
-    one = search(MANY[:-2], True, batch, kill=3, suspect=4, cut=2, restart=1)
+    """D turned away and back: the replica that it left led on, and once the upstream node did not wait for its acks."""
+    assert search((2, WATERMARK), selection(batch), suspect=2).explore().at_rest > 1
+    one = search(MANY[:-2], selection(batch), kill=3, suspect=4, cut=2, restart=1)
     for seed in range(10):
         one.wander(seed, 0.1)
 
 
-@pytest.mark.parametrize(("forgetful", "batch"), KINDS, ids=IDS)
-def test_random_orders_with_many(forgetful: bool, batch: int | None) -> None:
-    one = search(MANY, forgetful, batch, kill=3, suspect=2, cut=2, restart=1)
+@pytest.mark.parametrize("node", NODES, ids=IDS)
+def test_random_orders_with_many(node: Node) -> None:
+    one = search(MANY, node, kill=3, suspect=2, cut=2, restart=1)
     for seed in range(20):
         one.wander(seed, 0.1)
 
 
 def test_a_replica_that_is_back_with_everything_done_says_so() -> None:
-    """It may end before it has met the node before again: once it then released nothing, and that one waited for
-    ever."""
-    search(MANY, True, 3, kill=3, suspect=2, cut=2, restart=1).wander(19, 0.1)
+    """It may end before its relay has reached the upstream node again: once it then released nothing, and that node
+    waited for ever."""
+    search(MANY, selection(3), kill=3, suspect=2, cut=2, restart=1).wander(19, 0.1)
 
 
 BROKEN = {
-    "whole steps": ("protocol.replicas.marks", lambda rows: list(range(rows.num_rows))),
-    "the number told with an ack": (
-        "kigen.replicas.lead_tracking.Leading.delivered",
+    "whole steps": ("protocol.chain.find_watermarks", lambda rows: list(range(rows.num_rows))),
+    "the number of results in an ack": (
+        "kigen.replicas.lead_tracking.LeadTracking.delivered",
         lambda me, _: (me._commits[-1][0], 0) if me._commits else None,
     ),
     "acks of what is delivered": (
-        "kigen.replicas.lead_tracking.Leading.delivered",
+        "kigen.replicas.lead_tracking.LeadTracking.delivered",
         lambda me, _: me._commits[-1] if me._commits else None,
     ),
-    "what is here is known before it is heard": ("protocol.replicas.reached", lambda number, skipping: 0),
+    "what is here is known before a server answers": (
+        "kigen_lab.simulate.standby.virtual_replica.upstream_position",
+        lambda sequence, skips_trimmed: 0,
+    ),
 }
 
 
@@ -73,46 +86,46 @@ BROKEN = {
 def test_what_it_rests_on(what: str, monkeypatch: Any) -> None:
     """Without any one of these the search finds an order that fails."""
     monkeypatch.setattr(*BROKEN[what])
-    one = search(MANY, True, 3, kill=3, suspect=2, cut=2)
+    one = search(MANY, selection(3), kill=3, suspect=2, cut=2)
     with pytest.raises(AssertionError):
         [one.wander(seed, 0.1) for seed in range(200)]
 
 
 @pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="minutes: make soak")
-@pytest.mark.parametrize(("forgetful", "batch"), KINDS, ids=IDS)
-def test_all_orders_of_larger_cases(forgetful: bool, batch: int | None) -> None:
+@pytest.mark.parametrize("node", NODES, ids=IDS)
+def test_all_orders_of_larger_cases(node: Node) -> None:
     """Without faults: with a kill there are too many of them."""
-    search((2, MARK, 4, END), forgetful, batch).explore()
+    search((2, WATERMARK, 4, END), node).explore()
 
 
 @pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="minutes: make soak")
-@pytest.mark.parametrize(("forgetful", "batch"), KINDS, ids=IDS)
-def test_very_many_random_orders(forgetful: bool, batch: int | None) -> None:
-    one = search(MANY, forgetful, batch, kill=4, suspect=3, cut=3, restart=2)
+@pytest.mark.parametrize("node", NODES, ids=IDS)
+def test_very_many_random_orders(node: Node) -> None:
+    one = search(MANY, node, kill=4, suspect=3, cut=3, restart=2)
     for seed in range(1000, 3000):
         one.wander(seed, 0.1)
 
 
-PAIRS = [
-    ((True, 2), (True, 2)),
-    ((True, 2), (True, NEVER)),
-    ((False, 2), (True, 2)),
-    ((True, NEVER), (False, 2)),
-    ((True, None), (True, 3)),
-]
+PAIRS = {
+    "selection 2, selection 2": (selection(2), selection(2)),
+    "selection 2, selection UB": (selection(2), selection(NEVER_FULL)),
+    "memory 2, selection 2": (memory(2), selection(2)),
+    "selection UB, memory 2": (selection(NEVER_FULL), memory(2)),
+    "selection 1, selection 3": (selection(None), selection(3)),
+}
 
 
-@pytest.mark.parametrize("kinds", PAIRS, ids=str)
-def test_two_pairs_in_a_row(kinds: tuple[tuple[bool, int | None], ...]) -> None:
-    one = searched(Chain.over(MANY, list(kinds), kill=4, suspect=3, cut=2, restart=1))
+@pytest.mark.parametrize("nodes", PAIRS.values(), ids=PAIRS)
+def test_two_pairs_in_a_row(nodes: tuple[Node, Node]) -> None:
+    one = search(MANY, *nodes, kill=4, suspect=3, cut=2, restart=1)
     for seed in range(8):
         one.wander(seed, 0.1)
 
 
 def test_who_skips_is_told_the_number_that_belongs_to_the_place() -> None:
-    """n.1 has jumped over results that m has; m.1, which has not got them, turns to n.1. What they came to at m only
-    m's acks can say, and m gave them to n. Once m.1 was told 0, and numbered its results from there."""
-    chain = Chain.over(MANY, [(True, 2), (True, NEVER)], suspect=3)
+    """n.1 has jumped over results that m has; m.1, which has not got them, turns to n.1. Only m's acks can say how many
+    results they gave at m, and m sent those acks to n. Once n.1 answered 0, and m.1 numbered its results from there."""
+    chain = Chain.over(MANY, [selection(2), selection(NEVER_FULL)], suspect=3)
     chain = played(
         chain,
         "d follows; m looks around; m follows; m.1 follows; n looks around; n follows; n.1 follows",
@@ -121,9 +134,9 @@ def test_who_skips_is_told_the_number_that_belongs_to_the_place() -> None:
         "around; n looks around",
         "n.1 takes rows; n.1 works; n.1 commits; m.1 suspects; m.1 follows; m.1 takes rows",
     )
-    assert chain.named("m.1").whom.at == 0, "n knows"
+    assert chain.named("m.1").choice.index == 0, "n knows"
     chain = played(chain, "m.1 follows; m.1 takes rows; m.1 works; m.1 commits")
-    assert chain.named("m.1").made.parties.end == 2, "as many results as m had"
+    assert chain.named("m.1").output.end == 2, "as many results as m had"
 
 
 def played(chain: Chain, *names: str) -> Chain:
@@ -131,3 +144,42 @@ def played(chain: Chain, *names: str) -> Chain:
         chain = dict((*chain.moves(), *chain.faults()))[name]
         chain.check()
     return chain
+
+
+PASSIVE_NODES = {"selection": (PassiveStandby(), False), "memory": (PassiveStandby(), True)}
+
+
+@pytest.mark.parametrize("node", PASSIVE_NODES.values(), ids=PASSIVE_NODES)
+@pytest.mark.parametrize("fault", ["kill", "suspect", "cut", "restart"])
+def test_all_orders_of_copies_with_one_fault(node: Node, fault: str) -> None:
+    assert search((2, END), node, copy=1, **{fault: 1}).explore().at_rest > 0
+
+
+@pytest.mark.parametrize("node", PASSIVE_NODES.values(), ids=PASSIVE_NODES)
+def test_random_orders_of_copies(node: Node) -> None:
+    """Leaders are killed, also both replicas, and while they write; readers turn away by mistake; links are cut."""
+    one = search(MANY, node, copy=6, kill=4, suspect=3, cut=2, restart=1)
+    for seed in range(30):
+        one.wander(seed, 0.15)
+
+
+@pytest.mark.parametrize("first", [selection(2), memory(2), PASSIVE_NODES["memory"]], ids=["lazy", "memory", "passive"])
+@pytest.mark.parametrize("second", [selection(2), PASSIVE_NODES["memory"]], ids=["lazy", "passive"])
+def test_a_passive_pair_beside_another(first: Node, second: Node) -> None:
+    one = search(MANY, first, second, copy=6, kill=4, suspect=3, cut=2, restart=1)
+    for seed in range(8):
+        one.wander(seed, 0.15)
+
+
+def test_copies_rest_on_acks_that_wait_for_them(monkeypatch: Any) -> None:
+    """If a copy is confirmed for what the leader has worked off meanwhile, inputs are trimmed that the copy needs."""
+    confirm = PassivePair.confirm
+
+    def confirms_too_much(self: PassivePair, chain: Chain, place: int, index: int) -> None:
+        self.unconfirmed[index] = chain.pairs[place][1 - index].files.worked
+        confirm(self, chain, place, index)
+
+    monkeypatch.setattr(PassivePair, "confirm", confirms_too_much)
+    one = search(MANY, PASSIVE_NODES["memory"], copy=6, kill=4)
+    with pytest.raises(AssertionError):
+        [one.wander(seed, 0.15) for seed in range(200)]

@@ -1,8 +1,8 @@
-"""Which batch to use: from figures measured over several batches, the one that keeps a limit and costs least otherwise.
+"""Chooses a batch size from measured figures: the one that keeps a limit and costs least otherwise.
 
-`recovery_within`: of the batches whose recovery (mean plus `sigmas` standard deviations) is within the limit, the one
-with the least overhead. `overhead_below`: of those whose overhead is below the limit, the one with the quickest
-recovery. Only batches that were measured are advised: figures between two of them are nobody's.
+`recovery_within`: of the batches whose recovery (mean plus `sigmas` standard deviations) is within the limit, it
+chooses the one with the least overhead. `overhead_below`: of those whose overhead is below the limit, it chooses the
+one with the quickest recovery. It advises only batches that were measured, and does not interpolate between them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Measured:
-    """One batch's figures. Active standby is batch 1; upstream backup is batch infinity."""
+    """Figures of one batch size. Active standby is batch 1; upstream backup is batch infinity."""
 
     batch: float
     overhead: float  # backup bytes / primary bytes
@@ -25,12 +25,12 @@ class Measured:
 class Advice:
     batch: float
     overhead: float
-    recovery_us: float  # as far as is to be reckoned with: mean and spread
+    recovery_us: float  # to be expected: mean and spread
     why: str
 
 
 class NoBatch(ValueError):
-    """No batch that was measured keeps the limit. `closest` comes nearest."""
+    """No measured batch keeps the limit. `closest` comes nearest to it."""
 
     def __init__(self, message: str, closest: Measured) -> None:
         super().__init__(message, closest)
@@ -47,7 +47,7 @@ def advise(
     overhead_below: float | None = None,
     sigmas: float = 2.0,
 ) -> Advice:
-    """The batch for one limit. Equal ones: the smaller batch."""
+    """Returns the batch for one limit; of equally good ones, the smallest."""
     if (recovery_within_us is None) == (overhead_below is None):
         raise ValueError(
             "one limit is required, recovery_within or overhead_below; got "
@@ -58,15 +58,15 @@ def advise(
             "figures measured over several batches are required; got none: run `kigen bench standby` first"
         )
 
-    def reckoned_us(one: Measured) -> float:
+    def expected_us(one: Measured) -> float:
         return one.recovery_us + sigmas * one.recovery_sd_us
 
     if recovery_within_us is not None:
-        fit = [one for one in figures if reckoned_us(one) <= recovery_within_us]
-        closest = min(figures, key=reckoned_us)
+        fit = [one for one in figures if expected_us(one) <= recovery_within_us]
+        closest = min(figures, key=expected_us)
         problem = (
             f"no batch recovers within {recovery_within_us / 1e6:g} s; batch {closest.batch:g} needs "
-            f"{reckoned_us(closest) / 1e6:.3g} s"
+            f"{expected_us(closest) / 1e6:.3g} s"
         )
         why = f"least overhead of {len(fit)} batches that recover within {recovery_within_us / 1e6:g} s"
         best = min(fit, key=lambda one: (one.overhead, one.batch), default=None)
@@ -78,7 +78,7 @@ def advise(
             f"no batch has an overhead below {overhead_below:.0%}; batch {closest.batch:g} has {closest.overhead:.0%}"
         )
         why = f"quickest recovery of {len(fit)} batches with an overhead below {overhead_below:.0%}"
-        best = min(fit, key=lambda one: (reckoned_us(one), one.batch), default=None)
+        best = min(fit, key=lambda one: (expected_us(one), one.batch), default=None)
     if best is None:
         raise NoBatch(problem, closest)
-    return Advice(best.batch, best.overhead, reckoned_us(best), why)
+    return Advice(best.batch, best.overhead, expected_us(best), why)

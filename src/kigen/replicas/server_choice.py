@@ -1,9 +1,13 @@
-"""Which of the servers of the same rows a reader follows. Pure: what was seen goes in, whether to leave comes out.
+"""Chooses which replica a reader follows. Pure: what was seen goes in, whether to leave comes out.
 
-One is left when it does not answer; when nothing can come of it (`deaf`: it is cut off from what it reads itself, or
-not at work yet) and something can of another; and when more readers follow another, so that readers who have come to
-follow different ones meet, and the other can stand by. Invariant: one that answers, is not deaf, and is followed by no
-fewer than another is not left.
+The replicas of a node are servers of the same rows at the same offsets. A reader leaves the server that it follows
+
+- when it does not answer;
+- when it is cut off (it cannot reach its own upstream node, or is not at work yet) and another one is not;
+- when more readers follow another server: so readers that follow different ones meet, and the other can stand by.
+
+Invariant: a reader does not leave a server that answers, is not cut off, and has at least as many followers as any
+other.
 """
 
 from __future__ import annotations
@@ -13,42 +17,48 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What a server says when it is asked. `followed`: by whom."""
+class ServerStatus:
+    """What a server answers when it is asked."""
 
-    at: int
-    deaf: bool
-    followed: frozenset[str]
+    index: int
+    cut_off: bool
+    followers: frozenset[str]
 
 
 @dataclass
-class Whom:
-    me: str  # as servers know it
+class ServerChoice:
+    reader: str  # as servers know it
     servers: int = 1
-    at: int = 0  # the one that is followed, or tried
-    joining: bool = False  # it is left for where others are; it is there itself
+    index: int = 0  # of the server that is followed, or tried
+    joining: bool = False  # the server is left to join other readers; it still answers
 
     @property
     def several(self) -> bool:
         return self.servers > 1
 
-    def left(self, heard: bool) -> bool:
-        """The one that was followed (`heard`), or tried in vain, is left for the next; whether it counts as gone."""
+    def leave(self, answered: bool) -> bool:
+        """Turns to the next server; returns whether the one before counts as gone.
+
+        `answered`: it had been followed. Otherwise it was tried in vain.
+        """
         joining, self.joining = self.joining, False
-        self.at = (self.at + 1) % self.servers
-        return self.several and heard and not joining
+        self.index = (self.index + 1) % self.servers
+        return self.several and answered and not joining
 
     @staticmethod
-    def cut_off(here: Seen, others: Iterable[Seen]) -> bool:
-        return here.deaf and any(not other.deaf for other in others)
+    def should_leave_cut_off(here: ServerStatus, others: Iterable[ServerStatus]) -> bool:
+        return here.cut_off and any(not other.cut_off for other in others)
 
-    def elsewhere(self, here: Seen, others: Iterable[Seen]) -> bool:
-        """More of the readers than here; or as many, and the first is to have them all. Who is seen at both has left
-        one, and does not count."""
+    def should_join_others(self, here: ServerStatus, others: Iterable[ServerStatus]) -> bool:
+        """Whether another server has more of the readers, or as many and a lower index.
+
+        A reader that both servers list has left one of them, and does not count.
+        """
         for other in others:
-            there = other.followed - {self.me}
-            count = len(there - here.followed)
-            if not other.deaf and count and (count, -other.at) > (len((here.followed | {self.me}) - there), -here.at):
+            there = other.followers - {self.reader}
+            count = len(there - here.followers)
+            stay = len((here.followers | {self.reader}) - there)
+            if not other.cut_off and count and (count, -other.index) > (stay, -here.index):
                 self.joining = True
                 return True
         return False

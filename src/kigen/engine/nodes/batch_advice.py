@@ -1,8 +1,8 @@
-"""`batch = "auto"` in a nodes file: the batch is chosen from what `kigen bench standby --json FILE` measured.
+"""Chooses the batch of nodes with `batch = "auto"` from what `kigen bench standby --json FILE` measured.
 
-The node names the file (`figures`, relative to the nodes file) and its limit (`recovery_within` or `overhead_below`);
-cells with the node's `compress` count. Invariant: afterwards every node with a standby has a batch, or is of the kind
-`upstream`.
+The node names the file (`figures`, relative to the nodes file) and its limit (`recovery_within` or `overhead_below`).
+Only cells with the node's `compress` count. Invariant: afterwards every node with a lazy standby has a batch, or its
+standby is `upstream`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from kigen.engine.nodes.standby_rules import PASSIVE
 from kigen.placement.nodes_file.file import NodeEntry, NodesFile, NodesFileError
 from kigen.replicas.batch_advisor import Measured, NoBatch, advise
+from kigen.replicas.standby_kind import PASSIVE
 
 
 def with_batches(nodes: NodesFile) -> tuple[NodesFile, list[str]]:
-    """The nodes with their batches, and what was chosen and why, in a line each."""
+    """Returns the nodes with their batches, and a line per choice: what was chosen, and why."""
     entries, errors, notes = [], list[str](), list[str]()
     for entry in nodes.nodes:
         if entry.standby != "lazy" or entry.batch is not None:
@@ -39,7 +39,7 @@ def with_batches(nodes: NodesFile) -> tuple[NodesFile, list[str]]:
 
 def _chosen(entry: NodeEntry, folder: Path) -> tuple[NodeEntry, str]:
     try:
-        # recovery first if both limits are given: that is what a standby is for
+        # if both limits are given, recovery decides: a standby exists to recover quickly
         within = entry.recovery_within_us
         advice = advise(
             _measured(entry, folder),
@@ -48,10 +48,10 @@ def _chosen(entry: NodeEntry, folder: Path) -> tuple[NodeEntry, str]:
         )
     except NoBatch as error:
         raise ValueError(f"{error}; allow more, or measure other batches") from error
-    told = f"recovery {advice.recovery_us / 1e6:.2g} s, overhead {advice.overhead:.0%}; {advice.why}"
+    figures = f"recovery {advice.recovery_us / 1e6:.2g} s, overhead {advice.overhead:.0%}; {advice.why}"
     if math.isinf(advice.batch):
-        return replace(entry, standby="upstream"), f"standby = 'upstream' ({told})"
-    return replace(entry, batch=int(advice.batch)), f"batch = {advice.batch:g} ({told})"
+        return replace(entry, standby="upstream"), f"standby = 'upstream' ({figures})"
+    return replace(entry, batch=int(advice.batch)), f"batch = {advice.batch:g} ({figures})"
 
 
 def _measured(entry: NodeEntry, folder: Path) -> list[Measured]:

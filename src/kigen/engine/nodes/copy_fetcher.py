@@ -1,8 +1,9 @@
-"""What a replica hears of the other, and the copies that it fetches from it: two threads of their own.
+"""Watches the other replica of a passive pair and fetches copies of the leader's files, in two threads.
 
-One asks for news again and again: whether the other answers, leads, has a newer copy, and hears the nodes before; if it
-does not, this one tries to. One fetches that copy, while this replica does not lead itself, and says when it is whole.
-Invariant: a copy is confirmed only when it has taken the place of the one before.
+One thread asks the other replica again and again whether it leads, which copy it offers, and which upstream nodes it
+cannot reach; this replica then tries to reach those itself. The other thread fetches the newest copy while this replica
+does not lead, and confirms it when it is whole. Invariant: a copy is confirmed only when it has taken the place of the
+one before.
 """
 
 from __future__ import annotations
@@ -16,35 +17,35 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from kigen.engine.nodes.replica_folders import Lives
+from kigen.engine.nodes.replica_folders import ReplicaFolders
 from kigen.links import Link, Patience, Security, fetch
 from kigen.queue import QueueError
-from kigen.replicas.passive_election import LEADS, UNDECIDED, Other
+from kigen.replicas.roles import LEADS, UNDECIDED, OtherReplica
 
 _log = logging.getLogger(__name__)
 _ASK_S, _LOOK_S = 0.2, 0.1
 _CALL_S = 30.0  # of a list or of pieces
 
 
-class Copier:
+class CopyFetcher:
     def __init__(
         self,
         address: str,
-        before: Mapping[str, Sequence[str]],
+        upstream: Mapping[str, Sequence[str]],
         security: Security,
-        lives: Lives,
+        folders: ReplicaFolders,
         silence_s: float,
         compress: str,
         sync: bool = True,
     ) -> None:
-        """`before`: the streams that the node reads, and who serves each of them."""
-        self._address, self._before, self._security, self._lives = address, before, security, lives
+        """`upstream`: the streams that the node reads, and the addresses that serve each of them."""
+        self._address, self._upstream, self._security, self._folders = address, upstream, security, folders
         self._silence_s, self._compress, self._sync = silence_s, compress, sync
         self._stopped, self._fetching = threading.Event(), threading.Event()
-        self._other, self._offered = Other(), ("", 0)  # the copy that is there: of which life, its number
+        self._other, self._offered = OtherReplica(), ("", 0)  # which copy is offered: the leader's run, the number
         self._have = ("", 0)
-        self.saw_it_lead = False
-        self._hears_since: float | None = None
+        self.saw_other_lead = False
+        self._other_cut_off_since: float | None = None
         self.position: int | None = None  # of the newest copy
         self.copies = self.sent_bytes = self.plain_bytes = self.wire_bytes = 0
         self._last: dict[str, Any] = {}
@@ -55,24 +56,24 @@ class Copier:
         for thread in self._threads:
             thread.start()
 
-    def other(self) -> Other:
+    def other(self) -> OtherReplica:
         return self._other
 
     @property
-    def hears_s(self) -> float:
-        """How long this one has heard the nodes before while the other did not."""
-        since = self._hears_since
+    def other_cut_off_s(self) -> float:
+        """Returns for how long this replica has reached upstream nodes that the other could not."""
+        since = self._other_cut_off_since
         return 0.0 if since is None else time.monotonic() - since
 
-    def heard_role(self, role: str) -> bool:
-        return self._other.heard and self._other.role == role
+    def other_has_role(self, role: str) -> bool:
+        return self._other.answers and self._other.role == role
 
     def go_on(self) -> None:
         self._fetching.set()
 
     def pause(self) -> None:
         self._fetching.clear()
-        self._offered = self._have  # what is offered now will be old when this one rests
+        self._offered = self._have  # what is offered now will be old when this replica copies again
         self.position = None  # the files go on from there
 
     def close(self) -> None:
@@ -89,7 +90,7 @@ class Copier:
             "plain_bytes": self.plain_bytes,
             "wire_bytes": self.wire_bytes,
         }
-        return {"from": self._address, "heard": self._other.heard, "age_s": age, **counted, "last": self._last}
+        return {"from": self._address, "heard": self._other.answers, "age_s": age, **counted, "last": self._last}
 
     def _ask(self) -> None:
         link = Link(self._address, self._security, Patience(patience_s=0.0, call_s=self._silence_s))
@@ -97,30 +98,26 @@ class Copier:
             while not self._stopped.wait(_ASK_S):
                 try:
                     told = link.connection.call("copy_news")
-                except Exception as error:  # whatever it is, nothing was heard; and this thread must go on
+                except Exception as error:  # whatever it is, there was no answer, and this thread must go on
                     if not isinstance(error, QueueError):
                         _log.warning("the other replica could not be asked: %r", error)
-                    self._other, self._hears_since = replace(self._other, heard=False), None
+                    self._other, self._other_cut_off_since = replace(self._other, answers=False), None
                     continue
-                role, position, unheard = (
-                    str(told.get("role", UNDECIDED)),
-                    int(told.get("position", 0)),
-                    told.get("unheard") or [],
-                )
-                self._other = Other(True, role, position, bool(told.get("followed")), bool(unheard))
-                self._hears_since = (
-                    (self._hears_since or time.monotonic()) if unheard and self._hears(unheard) else None
-                )
-                self.saw_it_lead = self.saw_it_lead or self._other.role == LEADS
+                role, unheard = str(told.get("role", UNDECIDED)), told.get("unheard") or []
+                followed, position = bool(told.get("followed")), int(told.get("position", 0))
+                self._other = OtherReplica(True, role, position, followed, bool(unheard))
+                reached = bool(unheard) and self._reaches(unheard)
+                self._other_cut_off_since = (self._other_cut_off_since or time.monotonic()) if reached else None
+                self.saw_other_lead = self.saw_other_lead or role == LEADS
                 number = told.get("copy")
                 if number is not None:
                     self._offered = (str(told.get("life")), int(number))
         finally:
             link.close()
 
-    def _hears(self, streams: Sequence[str]) -> bool:
+    def _reaches(self, streams: Sequence[str]) -> bool:
         return all(
-            any(self._answers(address, stream) for address in self._before.get(stream, ())) for stream in streams
+            any(self._answers(address, stream) for address in self._upstream.get(stream, ())) for stream in streams
         )
 
     def _answers(self, address: str, stream: str) -> bool:
@@ -137,34 +134,32 @@ class Copier:
     def _fetch(self) -> None:
         while not self._stopped.wait(_LOOK_S):
             offered = self._offered
-            if not self._fetching.is_set() or offered == self._have or not self.heard_role(LEADS):
+            if not self._fetching.is_set() or offered == self._have or not self.other_has_role(LEADS):
                 continue
             try:
-                self._one(offered)
-            except (
-                QueueError,
-                OSError,
-            ) as error:  # it is gone, or has a newer one; or this disk is full: the copy before stays
+                self._fetch_one(offered)
+            except (QueueError, OSError) as error:
+                # the leader is gone, or has a newer copy, or this disk is full: the copy before stays
                 _log.info("a copy was not fetched: %s", error)
                 self._stopped.wait(_ASK_S)
 
-    def _one(self, offered: tuple[str, int]) -> None:
-        began, part = time.monotonic(), self._lives.part()
+    def _fetch_one(self, offered: tuple[str, int]) -> None:
+        began, part = time.monotonic(), self._folders.part()
         link = Link(self._address, self._security, Patience(patience_s=0.0, call_s=_CALL_S))
         try:
             got = fetch(
                 link,
                 offered[1],
-                self._lives.copy,
+                self._folders.copy,
                 part,
                 self._compress,
                 lambda: not self._fetching.is_set(),
                 self._sync,
             )
-            if got is None or not self._lives.finish(part):
+            if got is None or not self._folders.finish(part):
                 return
             took_s, self._at = time.monotonic() - began, time.monotonic()
-            self._have, self.position = offered, int(got.told.get("position", 0))
+            self._have, self.position = offered, int(got.info.get("position", 0))
             self.copies += 1
             self.sent_bytes += got.sent_bytes
             self.plain_bytes += got.plain_bytes

@@ -1,10 +1,9 @@
-"""Where the files of one replica lie that may be replaced by copies of the other's: `live.N` it works on, `copy.N` it
-only keeps.
+"""On-disk layout of a passive replica: `live.N` is in use, `copy.N` is a copy of the leader's files.
 
-Invariant: of all there are, the one with the greatest number counts; it is a live one, or a whole copy (digests are
-verified at a start). A copy grows in `part` and becomes one by a rename; it becomes a live one by a rename, too, so a
-kill leaves one or the other. Numbers are never used again: what a Spark that is still ending writes goes to a folder
-that nobody reads any more.
+Invariant: the folder with the greatest number counts; it is a live one, or a whole copy (digests are verified at a
+start). A copy grows in `part` and becomes `copy.N` by a rename; it becomes `live.N` by a rename too, so a kill leaves
+one or the other. Numbers are never used again: a Spark that is still ending writes into a folder that nobody reads any
+more.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from kigen.links import copy_info, intact
 LIVE, COPY, PART, GIVEN = "live", "copy", "part", "given"
 
 
-class Lives:
+class ReplicaFolders:
     def __init__(self, folder: Path, sync: bool = True) -> None:
         self._folder, self._sync = folder, sync
         self._lock = threading.Lock()
@@ -30,10 +29,10 @@ class Lives:
             self._number = max(self._number, number)
             if self.newest is None and (_is(path, LIVE) or (copy_info(path) is not None and intact(path))):
                 self.newest = path
-        self._drop_others()
+        self._remove_others()
 
     def _all(self) -> list[tuple[int, Path]]:
-        """The greatest number first."""
+        """Lists all folders, the greatest number first."""
         found = [
             (path.name.partition(".")[2], path) for kind in (LIVE, COPY) for path in self._folder.glob(f"{kind}.*")
         ]
@@ -41,29 +40,29 @@ class Lives:
 
     @property
     def copy(self) -> Path | None:
-        """The newest copy, unless it has become a live one."""
+        """Returns the newest copy, unless it has become a live folder."""
         return self.newest if self.newest is not None and _is(self.newest, COPY) else None
 
     def part(self) -> Path:
-        """An empty folder for a copy to grow in."""
+        """Makes an empty folder for a copy to grow in."""
         part = self._folder / PART
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
         return part
 
     def finish(self, part: Path) -> bool:
-        """The copy takes the place of all there was, if it is whole: not if this replica has begun to work
-        meanwhile."""
+        """Puts a whole copy in the place of all other folders; returns whether it did. It does not if this replica has
+        begun to work meanwhile."""
         with self._lock:
             if self._working or copy_info(part) is None:
                 return False
             self._number += 1
             self.newest = self._renamed(part, f"{COPY}.{self._number}")
-        self._drop_others()
+        self._remove_others()
         return True
 
     def begin(self) -> Path:
-        """The folder to work on from now: what there is, or an empty one. A copy that is not finished is given up."""
+        """Returns the folder to work on from now: the newest, or an empty one. Gives up a copy that is not finished."""
         with self._lock:
             self._working = True
             shutil.rmtree(self._folder / PART, ignore_errors=True)
@@ -84,17 +83,18 @@ class Lives:
         return renamed
 
     def rest(self) -> None:
-        """Nobody works on the live one any more: a copy may take its place."""
+        """Ends the work on the live folder: a copy may take its place."""
         with self._lock:
             self._working = False
 
-    def _drop_others(self) -> None:
+    def _remove_others(self) -> None:
         for _, path in self._all():
             if path != self.newest:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def has_lives(folder: Path) -> bool:
+def has_replica_folders(folder: Path) -> bool:
+    """Whether a passive replica has worked in this folder."""
     return any(True for kind in (LIVE, COPY) for _ in folder.glob(f"{kind}.*"))
 
 

@@ -1,34 +1,28 @@
-"""What a standby means for the nodes around it: who reads what by which name, what must be kept for whom, and which
-nodes can have one.
+"""Derives from a placed app what a standby means for the nodes around it: which kind it is, who reads what under which
+name, whose acks are waited for, and which nodes can have a standby at all.
 
-The two replicas of a node compute the same rows in the same order (kigen.lifetimes.exchange.replica_order), so whoever
-reads from the node may read from either, at the same offset. The one that is read leads; the other takes its input in
-batches, and keeps its results until they are acknowledged, to either. A node without memory (`forgetful`: selections,
-projections of one stream) needs no input whose results are delivered: the leader acknowledges just that, and what it
-acknowledged before a batch was full is never sent to the other. All others need every input. With `standby = "passive"`
-the other reads nothing, and the leader acknowledges for both what the other's copy does not need any more.
+The two replicas of a node compute the same rows in the same order (`kigen.lifetimes.exchange.replica_order`), so a
+downstream node may read from either, at the same offset. The one that is read leads. The follower takes its input in
+batches, and keeps its results until they are acknowledged to either replica. A node without memory (filters and
+projections of one stream) needs no input whose results are delivered: its leader acknowledges just that, and what it
+acknowledged before a batch was full is never sent to the follower. All other nodes need every input. With
+`standby = "passive"` the follower reads nothing, and the leader acknowledges for both replicas what the follower's copy
+does not need any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kigen.links import Following
 from kigen.placement.cutting import NodePart
 from kigen.placement.nodes_file.file import NodesFile, NodesFileError
 from kigen.plan.logical import LINK, Filter, PlanNode, Project, Scan, ToStream, Window, WindowKind
-
-PASSIVE = "passive"
-NEVER = 1 << 40  # rows: a batch that is never full
-
-
-def replica_name(node: str, replica: int) -> str:
-    """As a reader of queues, in the state directory, for people."""
-    return node if replica == 0 else f"{node}.{replica}"
+from kigen.replicas.replica_names import replica_name
+from kigen.replicas.standby_kind import PASSIVE, StandbyKind, standby_kind
 
 
 def check_pairing(parts: Mapping[str, NodePart], nodes: NodesFile) -> None:
-    """A standby can do the work of a node whose inputs and results both travel."""
+    """Raises NodesFileError unless both the inputs and the results of every node with a standby travel."""
     errors = []
     for name, part in parts.items():
         if nodes.entry(name).standby is None:
@@ -39,8 +33,11 @@ def check_pairing(parts: Mapping[str, NodePart], nodes: NodesFile) -> None:
             errors.append(
                 f"[nodes.{name}] standby: stream {born[0]} is born there; a standby needs its inputs from other nodes"
             )
-        if nodes.entry(name).rows_at_once is None and part.app.queries and not born and not skips(parts, name, nodes):
-            why = "the standby before it leaves tuples out itself" if forgetful(part) else "it has to remember tuples"
+        needs_all = not skips_trimmed(parts, name, nodes)
+        if nodes.entry(name).rows_at_once is None and part.app.queries and not born and needs_all:
+            why = (
+                "the standby before it leaves tuples out itself" if has_no_memory(part) else "it has to remember tuples"
+            )
             errors.append(
                 f"[nodes.{name}] standby = 'upstream': {why}, so the whole stream would be kept before it; "
                 "write standby = 'lazy' and a batch, such as batch = 100"
@@ -54,66 +51,51 @@ def check_pairing(parts: Mapping[str, NodePart], nodes: NodesFile) -> None:
         raise NodesFileError(nodes.file, tuple(errors))
 
 
-def notes_on(nodes: NodesFile) -> list[str]:
-    """What somebody who wrote the file should know before it runs."""
-    weaker = [entry for entry in nodes.nodes if entry.standby is not None and entry.recovery != "precise"]
-    return [
-        f"[nodes.{entry.name}] recovery = '{entry.recovery}': replicas recover precisely, which costs no more: "
-        "no result will be lost, and none comes twice"
-        for entry in weaker
-    ]
-
-
-def forgetful(part: NodePart) -> bool:
-    """One stream in, one out, and nothing between that remembers a tuple."""
+def has_no_memory(part: NodePart) -> bool:
+    """Whether the node has one stream in, one out, and nothing between them that remembers a tuple."""
     queries = part.app.queries
     if len(queries) != 1 or len(part.used) != 1 or part.received.keys() != part.used:
         return False
-    return queries[0].sent and all(_forgets(node) for node in queries[0].root.walk())
+    return queries[0].sent and all(_remembers_nothing(node) for node in queries[0].root.walk())
 
 
-def _forgets(node: PlanNode) -> bool:
+def _remembers_nothing(node: PlanNode) -> bool:
     if isinstance(node, Window):
         return node.kind is WindowKind.NOW or (node.kind is WindowKind.RANGE and node.slide_us is None)
     return isinstance(node, Scan | Filter | Project) and not isinstance(node, ToStream)
 
 
-def skips(parts: Mapping[str, NodePart], name: str, nodes: NodesFile) -> bool:
-    """Its standby need not get every input: it is forgetful, hands nothing on, and what the node before lets go its
-    acks alone decide. Not behind another that does so: a replica there has no inputs that its other one had, and cannot
-    say how many results they came to here; whoever was told may be gone."""
+def skips_trimmed(parts: Mapping[str, NodePart], name: str, nodes: NodesFile) -> bool:
+    """Whether the follower of this node can do without some inputs.
+
+    The node must have no memory and hand nothing on, and its acks alone must decide what the upstream node trims. It
+    must not lie behind another node whose follower does without inputs: a replica there has not seen the inputs that
+    its other one had, and cannot report how many results they gave here. Whoever was told that number may be gone.
+    """
     part = parts[name]
-    if not forgetful(part):
+    if not has_no_memory(part):
         return False
     (stream,) = part.used
     before = parts[part.received[stream]]
-    if nodes.entry(before.node).standby not in (None, PASSIVE) and skips(parts, before.node, nodes):
+    if nodes.entry(before.node).standby not in (None, PASSIVE) and skips_trimmed(parts, before.node, nodes):
         return False
     return stream not in part.readers and list(before.readers[stream]) == [name] and stream not in before.used
 
 
-def following(parts: Mapping[str, NodePart], name: str, nodes: NodesFile) -> Following:
-    """How a replica asks for its inputs while the other leads."""
+def kind_of(parts: Mapping[str, NodePart], name: str, nodes: NodesFile) -> StandbyKind:
+    """Returns the kind of a node's standby, as its nodes file and its queries give it."""
     entry = nodes.entry(name)
-    if entry.standby is None:
-        return Following()
-    if entry.standby == PASSIVE:
-        return Following(holding=True)
-    rows, skipping = entry.rows_at_once, skips(parts, name, nodes)
-    batch = NEVER if rows is None else None if rows == 1 else rows
-    return Following(entry.compress, batch, skipping=skipping, by_hand=skipping)
+    skips = entry.standby not in (None, PASSIVE) and skips_trimmed(parts, name, nodes)
+    return standby_kind(entry.standby, entry.rows_at_once, entry.compress, skips, entry.period_us)
 
 
 def readers_of(
     part: NodePart, stream: str, parts: Mapping[str, NodePart], nodes: NodesFile
 ) -> tuple[list[str], list[str]]:
-    """Who reads a queue of this node, and whose acks are waited for before rows are let go."""
-    readers, required = [], []
+    """Lists who reads a queue of this node, and whose acks are waited for before rows are trimmed."""
+    readers, required = list[str](), list[str]()
     for name in part.readers.get(stream, ()):
-        readers.append(name)
-        required.append(name)
-        if nodes.entry(name).standby is not None:
-            readers.append(replica_name(name, 1))
-            if nodes.entry(name).standby == PASSIVE or not skips(parts, name, nodes):
-                required.append(replica_name(name, 1))
+        kind = kind_of(parts, name, nodes)
+        readers += [replica_name(name, replica) for replica in range(kind.replicas)]
+        required += kind.required(name)
     return readers, required

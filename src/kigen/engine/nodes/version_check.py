@@ -1,8 +1,8 @@
-"""The two replicas of a node compare what they run, before the one that comes later takes part.
+"""Compares the software of the two replicas of a node, before the one that starts later takes part.
 
-Both must give the same rows in the same order; another version of Kigen, or of DuckDB, which evaluates expressions,
-need not. Invariant: a replica that finds the other at work with other software ends with an error; the one that was
-there first works on.
+Both must give the same rows in the same order. Another version of Kigen, or of DuckDB, which evaluates expressions,
+need not do so. Invariant: a replica that finds the other at work with other software ends with an error; the one that
+was there first works on.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class OtherSoftware(QueueError):
     """The other replica runs another version of Kigen or DuckDB: exit code 1."""
 
 
-def meet(other: str, security: Security, call_s: float = 2.0) -> None:
-    """Asks the other replica, if it answers, what it runs. Raises OtherSoftware if that is not what this one runs."""
+def require_same_software_there(other: str, security: Security, call_s: float = 2.0) -> None:
+    """Asks the other replica, if it answers, what it runs. Raises OtherSoftware if this replica runs something else."""
     with Link(other, security, Patience(patience_s=0.0, call_s=call_s)) as link, suppress(LinkDown):
         link.connection.attempt(lambda client: client)
         require_same(other, link.connection.software)

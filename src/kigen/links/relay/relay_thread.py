@@ -1,22 +1,26 @@
-"""A stream on its way through nodes: a thread follows the queue of the node before and appends to this node's own.
+"""Moves a stream from an upstream node's queue into this node's queue, in a thread.
 
-A node before that has a standby is one of two servers whose queues hold the same rows at the same offsets: where one
-does not answer, the other is followed, from where the queue here ends. Readers that have come to follow different ones
-meet again at the one that more of them follow, so that the other can stand by. Rows are taken over in whole steps, up
-to a mark (`marks`): between marks, replicas may have saved and loaded their state at different times, and nobody needs
-half a step. Invariant: the queue here holds what the one before holds, in order, nothing twice. What is in it is
-acknowledged there (this node's files answer for it from then on), unless acks are given by hand (`by_hand`: a node with
-a standby keeps its inputs there until its results are delivered: then the last mark before what is done with is
-acknowledged, and how many results there were up to it) or by `release`.
+An upstream node with a standby is two servers whose queues hold the same rows at the same offsets. Where one does not
+answer, the relay follows the other, from where this node's queue ends. Readers that follow different servers meet again
+at the one that more of them follow, so that the other can stand by. The relay takes rows over in whole steps, up to a
+watermark row: between two of them, replicas may have saved and loaded their state at different times, and nobody needs
+half a step.
+
+Invariant: this node's queue holds what the upstream queue holds, in order, nothing twice. The kind of the node's
+standby (`kigen.replicas.standby_kind`) says when rows are acknowledged upstream:
+
+- appended: as soon as they are in this node's queue, whose files answer for them from then on;
+- delivered: when `ack` is called. The relay acknowledges the last watermark row up to there, with the number of results
+  that the rows before it gave;
+- copied: when `release` is called.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from kigen.links.errors import LinkDown
@@ -25,42 +29,25 @@ from kigen.links.flight.address import Security
 from kigen.links.flight.client import Link, Received
 from kigen.links.flight.connection import Patience
 from kigen.links.flight.counters import WireBytes
+from kigen.links.relay.server_watch import ServerWatch, Watch
 from kigen.queue.errors import QueueClosed, QueueError, TrimNoteMissing, UnknownStream
 from kigen.queue.record import ENDED, NO_PROGRESS
 from kigen.queue.stream_queue import Queue
-from kigen.replicas.relay_units import HandAcks, Hole, Marks, Steps, Unit, reached
-from kigen.replicas.server_choice import Seen, Whom
+from kigen.replicas.relay_units import (
+    DeliveredAcks,
+    FindWatermarks,
+    MakeGapRow,
+    RelayUnits,
+    Unit,
+    ack_for_others,
+    upstream_position,
+)
+from kigen.replicas.replica_names import required_with_leader
+from kigen.replicas.server_choice import ServerChoice
+from kigen.replicas.standby_kind import Acks, Alone, StandbyKind, asks_anew
 
-_AGAIN_S, _TURN_S, _TELL_S, _MEET_S = 0.2, 0.02, 1.0, 5.0
+_AGAIN_S, _TURN_S, _REPORT_S = 0.2, 0.02, 1.0
 PRODUCER = "relay"
-
-
-@dataclass(frozen=True)
-class Watch:
-    """When a node before counts as gone, if there is another: it does not answer for so long, asked so often. `alone`:
-    ask also if there is no other, so as to know whether it is heard."""
-
-    silence_s: float = 1.0
-    every_s: float = 0.1
-    alone: bool = False
-
-
-@dataclass(frozen=True)
-class Following:
-    """How rows are asked for. `batch`: in whole batches of so many; None: whatever is there. `skipping`: rows that the
-    node before has let go are left out, and `hole` makes the row that stands for them. `holding`: nothing is
-    acknowledged but by `release`."""
-
-    compress: str = "none"
-    batch: int | None = None
-    skipping: bool = False
-    by_hand: bool = False
-    holding: bool = False
-
-    @property
-    def at_once(self) -> bool:
-        """What is here is acknowledged there."""
-        return not self.by_hand and not self.holding
 
 
 class Relay:
@@ -70,115 +57,116 @@ class Relay:
         addresses: str | Sequence[str],
         reader: str,
         security: Security | None = None,
-        following: Following | None = None,
-        marks: Marks | None = None,
-        hole: Hole | None = None,
+        kind: StandbyKind | None = None,
+        find_watermarks: FindWatermarks | None = None,
+        make_gap_row: MakeGapRow | None = None,
         watch: Watch | None = None,
+        leads: bool = False,
     ) -> None:
         self._queue, self._reader, self._security = queue, reader, security
         self._addresses = (addresses,) if isinstance(addresses, str) else tuple(addresses)
-        self._following, self._marks, self._hole = following or Following(), marks, hole
+        self._kind: StandbyKind = Alone() if kind is None else kind
+        self._find_watermarks, self._make_gap_row = find_watermarks, make_gap_row
         self._watch = watch or Watch()
-        self._whom = Whom(f"{queue.name}/{reader}", len(self._addresses))
-        self._eager = threading.Event()  # a batch is not waited for
+        self._choice = ServerChoice(f"{queue.name}/{reader}", len(self._addresses))
+        self._leads = threading.Event()
+        if leads:
+            self._leads.set()
         self._stopped = threading.Event()
         self._link: Link | None = None
-        self._acks: Acker | None = None
-        self._by_hand = HandAcks(marks)
+        self._acker: Acker | None = None
+        self._delivered = DeliveredAcks(find_watermarks)
         self._wire = WireBytes(0, 0, True)
         self.connected = False
         self._lost_s: float | None = time.monotonic()
         self.rows = 0
-        self.switched: list[
-            dict[str, float]
-        ] = []  # of each change to another server: when it was seen, when that one answered, had news
-        self.error: QueueError | None = None  # what cannot be healed by trying again
+        # of each change to another server: when this one was suspected, when the other answered, when it had new rows
+        self.switched: list[dict[str, float]] = []
+        self.error: QueueError | None = None  # what trying again cannot heal
         self._thread = threading.Thread(target=self._work, name=f"relay {queue.name}", daemon=True)
         self._thread.start()
-        if self._whom.several:
-            threading.Thread(target=self._tell_others, name=f"tell {queue.name}", daemon=True).start()
+        if self._choice.several and self._kind.acks is not Acks.COPIED:
+            threading.Thread(target=self._report_to_others, name=f"report {queue.name}", daemon=True).start()
 
     @property
     def address(self) -> str:
-        return self._addresses[self._whom.at]
+        return self._addresses[self._choice.index]
 
     @property
     def wire(self) -> WireBytes:
-        """Bytes of all connections so far, both ways."""
+        """Counts the bytes of all connections so far, both ways."""
         link = self._link
         return self._wire if link is None else _sum(self._wire, link.wire())
 
     @property
-    def deaf_s(self) -> float:
-        """How long the node before has not been heard; 0 if it is, or if nothing more will come of it."""
+    def cut_off_s(self) -> float:
+        """Returns for how long the upstream node has not answered; 0 if it does, or if nothing more will come."""
         lost_s = self._lost_s
         return 0.0 if lost_s is None or self._queue.status()["progress_us"] == ENDED else time.monotonic() - lost_s
 
-    def lead(self, eager: bool) -> None:
-        """Whether others rely on this node now: then rows are taken as they come."""
-        if eager != self._eager.is_set():
-            (self._eager.set if eager else self._eager.clear)()
-            if self._following.batch is not None or self._following.by_hand:
+    def lead(self, leads: bool) -> None:
+        """Changes the role of this replica. A leader takes rows as they come, a follower in batches."""
+        if leads != self._leads.is_set():
+            (self._leads.set if leads else self._leads.clear)()
+            if asks_anew(self._kind):
                 self._unfollow()
 
-    def ack(self, here: int, note: str = "") -> None:
-        """By hand: whatever lies before the last mark up to this offset is done with."""
-        if self._by_hand.done(here, note):
-            self._send_done()
+    def ack(self, offset: int, note: str = "") -> None:
+        """Acknowledges the input up to the last watermark row before this offset of this node's queue (delivered)."""
+        if self._delivered.worked_off(offset, note):
+            self._send_delivered()
 
     def release(self, readers: Iterable[str], offset: int | None = None) -> None:
-        """All that is here, or lies before `offset`, is done with for these readers: they may be gone, and must not be
-        waited for."""
-        there = self._there() if offset is None else offset
+        """Acknowledges, for these readers, the rows before this upstream offset (None: all that are here). The readers
+        may be gone, and nobody must wait for them."""
+        upstream = self._position() if offset is None else offset
         for address in self._addresses:
             with (
                 suppress(QueueError),
                 Link(address, self._security, Patience(patience_s=_AGAIN_S, call_s=self._watch.silence_s)) as link,
             ):
                 for reader in readers:
-                    link.ack(self._queue.name, reader, there)
+                    link.ack(self._queue.name, reader, upstream)
 
     def close(self) -> None:
         self._stopped.set()
         self._unfollow()
         self._thread.join(10)
 
-    # --- inside ------------------------------------------------------------------------------------------------------
+    # --- the thread --------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        """The node before may not be up yet, or be gone for a while: tried until it, or its standby, is there."""
+        """Tries again and again: the upstream node may not be up yet, or be gone for a while."""
         while not self._stopped.is_set():
-            leading, told, lost_s = self._eager.is_set(), True, self._lost_s
+            leads, known, lost_s = self._leads.is_set(), True, self._lost_s
+            if self._kind.request(leads) is None:
+                self._stopped.wait(_AGAIN_S)
+                continue
             try:
                 self._follow()
             except (LinkDown, UnknownStream, QueueClosed):
                 pass
-            except (
-                TrimNoteMissing
-            ):  # by this one: the other may know, or it will be told; it is as if it had not been heard
-                told, self._lost_s = False, lost_s
-            except Exception as error:  # no node goes on without its relay, and nobody else would hear of it
+            except TrimNoteMissing:  # this server cannot say yet what it trimmed: as if it had not been reached
+                known, self._lost_s = False, lost_s
+            except Exception as error:  # a node must not go on without its relay, and nobody else would see this
                 if not self._stopped.is_set():
-                    self.error = (
-                        error
-                        if isinstance(error, QueueError)
-                        else QueueError(f"stream '{self._queue.name}': {error!r}")
-                    )
+                    name = self._queue.name
+                    self.error = error if isinstance(error, QueueError) else QueueError(f"stream '{name}': {error!r}")
                 return
-            heard, self.connected = self.connected, False
+            answered, self.connected = self.connected, False
             self._lost_s = time.monotonic() if self._lost_s is None else self._lost_s
-            if leading == self._eager.is_set() and not self._stopped.is_set():  # not asked to begin anew
-                self._turn(heard and told)
+            if leads == self._leads.is_set() and not self._stopped.is_set():  # no new role: the server is to be left
+                self._turn(answered and known)
 
-    def _turn(self, heard: bool) -> None:
-        """`heard`: the server that is left had been followed."""
-        if self._whom.left(heard) and self._queue.status()["progress_us"] != ENDED:
+    def _turn(self, answered: bool) -> None:
+        """`answered`: the server that is left had been followed."""
+        if self._choice.leave(answered) and self._queue.status()["progress_us"] != ENDED:
             self.switched.append({"suspected_s": time.time()})
-        self._stopped.wait(_TURN_S if heard and self._whom.several else _AGAIN_S)
+        self._stopped.wait(_TURN_S if answered and self._choice.several else _AGAIN_S)
 
     def _follow(self) -> None:
-        watched = self._whom.several or self._watch.alone
-        patience = self._short if watched else Patience(patience_s=5.0)
+        watched = self._choice.several or self._watch.alone
+        patience = self._watch.patience if watched else Patience(patience_s=5.0)
         self._link = link = Link(self.address, self._security, patience)
         over = threading.Event()
         try:
@@ -189,140 +177,101 @@ class Relay:
             if self.switched and "answered_s" not in self.switched[-1]:
                 self.switched[-1]["answered_s"] = time.time()
             if watched:
-                threading.Thread(
-                    target=self._ping, args=(link, over), name=f"watch {self._queue.name}", daemon=True
-                ).start()
-            with Acker(link, self._queue.name, self._reader) as self._acks:
+                self._server_watch().start(link, over)
+            with Acker(link, self._queue.name, self._reader) as self._acker:
                 self._take(link)
         finally:
             over.set()
-            self._acks = None
+            self._acker = None
             self._wire = _sum(self._wire, link.wire())
             self._link = None
             link.close()
 
-    def _ping(self, followed: Link, over: threading.Event) -> None:
-        """Asks on a connection of its own; silence ends the following, and another server is tried. So does one that is
-        cut off from what it reads itself, if another is not; and one that fewer follow than another."""
-        link, looked_s, met_s = Link(self.address, self._security, self._short), 0.0, time.monotonic()
-        try:
-            while not over.wait(self._watch.every_s):
-                try:
-                    told, now = link.status(self._queue.name), time.monotonic()
-                    here = _seen(told, self._whom.at)
-                    if self._following.by_hand and self._eager.is_set() and self._reader not in told["required"]:
-                        self._require_me(link)  # the other replica led for a while, too, and said the same of itself
-                    if here.deaf and now - looked_s > self._watch.silence_s:
-                        looked_s = now
-                        if self._whom.cut_off(here, self._others()):
-                            raise LinkDown(f"{self.address} is cut off from what it reads")
-                    if not here.deaf and now - met_s > _MEET_S:
-                        met_s = now
-                        if self._whom.elsewhere(here, self._others()):
-                            raise LinkDown(f"others do not follow {self.address}")
-                except QueueError:
-                    if not over.is_set():
-                        followed.stop()
-                    return
-        finally:
-            link.close()
+    def _server_watch(self) -> ServerWatch:
+        def on_status(link: Link, answer: dict[str, Any]) -> None:
+            if self._counts_by_role and self._reader not in answer["required"]:
+                self._require_this_one(link)  # the other replica led for a while too, and reported the same of itself
 
-    def _others(self) -> Iterator[Seen]:
-        """The servers that are not followed, as far as they answer."""
-        for at, address in enumerate(self._addresses):
-            if at != self._whom.at:
-                with suppress(QueueError), Link(address, self._security, self._short) as link:
-                    yield _seen(link.status(self._queue.name), at)
+        return ServerWatch(self._queue.name, self._addresses, self._choice, self._security, self._watch, on_status)
 
-    def _there(self) -> int:
-        """What is here, in the numbers there: also before the first connection of this life."""
+    def _position(self) -> int:
+        """Returns the upstream offset behind what is here, also before the first connection of this process."""
         known = self._queue.status()["producers"].get(PRODUCER)
-        return 0 if known is None else reached(known["next"], self._following.skipping)
+        return 0 if known is None else upstream_position(known["next"], self._kind.skips_trimmed)
 
     @property
-    def _short(self) -> Patience:
-        return Patience(patience_s=0.0, call_s=self._watch.silence_s)
+    def _counts_by_role(self) -> bool:
+        """Whether this replica is the one whose acks count, and not the other."""
+        return self._kind.acks is Acks.DELIVERED and self._leads.is_set()
 
-    def _send_done(self) -> None:
-        acks, (there, note) = self._acks, self._by_hand.last
-        if there and acks is not None:
+    def _send_delivered(self) -> None:
+        acker, (upstream, note) = self._acker, self._delivered.last
+        if upstream and acker is not None:
             try:
-                acks.done(there, note)
-            except QueueError:  # an ack was not taken: it is sent again on a new connection
+                acker.done(upstream, note)
+            except QueueError:  # the ack was not taken: it is sent again on a new connection
                 self._unfollow()
 
     def _unfollow(self) -> None:
-        """Ends what is followed now; it is asked for anew, unless this is the end."""
+        """Ends the connection; the thread makes another one, unless the relay is closed."""
         link = self._link
         if link is not None:
             link.stop()
 
-    def _require_me(self, link: Link) -> None:
-        """By hand, the leader's acks count, and not those of its other replica."""
-        name, mine = self._queue.name, self._reader.partition(".")[0]
-        required = [r for r in link.status(name)["required"] if r.partition(".")[0] != mine]
-        link.require(name, [*required, self._reader])
+    def _require_this_one(self, link: Link) -> None:
+        required = link.status(self._queue.name)["required"]
+        link.require(self._queue.name, required_with_leader(required, self._reader))
 
-    def _tell_others(self) -> None:
-        """What is here need not be kept by the server that is not followed, either."""
-        by_hand = self._following.by_hand
-        while not self._stopped.wait(_TELL_S) and not self._following.holding:
-            if by_hand and not self._eager.is_set():
-                continue
-            there, note = self._by_hand.last if by_hand else (self._there(), "")
-            for address in [a for a in self._addresses if a != self.address]:
-                with suppress(QueueError), Link(address, self._security, self._short) as link:
-                    if by_hand:
-                        self._require_me(link)
-                    link.ack(self._queue.name, self._reader, there, note=note)
+    def _report_to_others(self) -> None:
+        """Acknowledges to the servers that are not followed, so that they need not keep the rows either."""
+        while not self._stopped.wait(_REPORT_S):
+            ack = ack_for_others(self._kind, self._leads.is_set(), self._position(), self._delivered.last)
+            for address in [a for a in self._addresses if a != self.address and ack is not None]:
+                with suppress(QueueError), Link(address, self._security, self._watch.patience) as link:
+                    if self._kind.acks is Acks.DELIVERED:
+                        self._require_this_one(link)
+                    assert ack is not None
+                    link.ack(self._queue.name, self._reader, ack[0], note=ack[1])
 
     def _take(self, link: Link) -> None:
-        how = self._following
-        producer = self._queue.open_producer(PRODUCER, counts="batches" if how.skipping else "tuples")
-        there = reached(producer.next, how.skipping)
-        if how.at_once and self._acks is not None:
-            self._acks.done(there)
-        if how.by_hand and self._eager.is_set():
-            self._require_me(link)
-            self._send_done()
-        asked = {} if how.batch is None or self._eager.is_set() else {"min_tuples": how.batch}
+        kind, leads = self._kind, self._leads.is_set()
+        producer = self._queue.open_producer(PRODUCER, counts="batches" if kind.skips_trimmed else "tuples")
+        position, request = upstream_position(producer.next, kind.skips_trimmed), kind.request(leads)
+        if kind.acks is Acks.APPENDED and self._acker is not None:
+            self._acker.done(position)
+        if kind.acks is Acks.DELIVERED and leads:
+            self._require_this_one(link)
+            self._send_delivered()
+        if request is None:
+            return
         answers = link.follow(
             self._queue.name,
-            there,
+            position,
             reader=self._reader,
-            compress="none" if self._eager.is_set() else how.compress,
-            skip_trimmed=how.skipping,
-            may_be_ahead=self._whom.several,
-            **asked,
+            compress=request.compress,
+            skip_trimmed=kind.skips_trimmed,
+            may_be_ahead=self._choice.several,
+            **({} if request.batch is None else {"min_tuples": request.batch}),
         )
-        steps = Steps(there, self._marks, self._hole)
-        for got in answers:
-            unit = steps.came(got.first, got.note, got.batches)
+        units = RelayUnits(position, self._find_watermarks, self._make_gap_row)
+        for answer in answers:
+            unit = units.received(answer.first, answer.note, answer.batches)
             if unit.rows:
-                self._append(unit, got, producer.epoch)
-            elif unit.complete:
-                self._progress(got, producer.epoch)
+                self._append(unit, answer, producer.epoch)
+            elif unit.complete and answer.progress_us != NO_PROGRESS:
+                self._queue.progress(answer.progress_us, PRODUCER, producer.epoch)
 
-    def _append(self, unit: Unit, got: Received, epoch: int) -> None:
-        how = self._following
-        progress_us = got.progress_us if unit.complete and got.progress_us != NO_PROGRESS else None
-        number = unit.end if how.skipping else unit.first
-        done = self._queue.append(unit.batches, number, producer=PRODUCER, epoch=epoch, progress_us=progress_us)
+    def _append(self, unit: Unit, answer: Received, epoch: int) -> None:
+        progress_us = answer.progress_us if unit.complete and answer.progress_us != NO_PROGRESS else None
+        sequence = unit.end if self._kind.skips_trimmed else unit.first
+        appended = self._queue.append(unit.batches, sequence, producer=PRODUCER, epoch=epoch, progress_us=progress_us)
         self.rows += unit.rows
-        if how.by_hand:
-            self._by_hand.appended(unit, done.end)
+        if self._kind.acks is Acks.DELIVERED:
+            self._delivered.appended(unit, appended.end)
         if self.switched and "news_s" not in self.switched[-1]:
             self.switched[-1]["news_s"] = time.time()
-        if how.at_once and self._acks is not None:
-            self._acks.done(unit.end)
-
-    def _progress(self, got: Received, epoch: int) -> None:
-        if got.progress_us != NO_PROGRESS:
-            self._queue.progress(got.progress_us, PRODUCER, epoch)
-
-
-def _seen(told: dict[str, Any], at: int) -> Seen:
-    return Seen(at, told["deaf"], frozenset(told["followed"]))
+        if self._kind.acks is Acks.APPENDED and self._acker is not None:
+            self._acker.done(unit.end)
 
 
 def _sum(a: WireBytes, b: WireBytes) -> WireBytes:

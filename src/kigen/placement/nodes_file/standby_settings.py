@@ -1,5 +1,5 @@
-"""What a nodes file says of a node's standby: its kind, its price, and when the node counts as gone; what does not fit
-together is said."""
+"""Reads the settings of a node's standby from a nodes file: its kind, its price, and when the node counts as gone.
+Reports settings that do not fit together."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from kigen.placement.nodes_file.values import Values
 
 STANDBYS = ("lazy", "active", "upstream", "passive")
 CODECS = ("none", "zlib", "zstd", "lz4")
-RECOVERIES = ("precise", "rollback", "gap")
 COPY_PERIOD_US = 10e6
 _SHORTEST_PERIOD_US = 100e3
 
 
 @dataclass(frozen=True)
 class Standby:
-    """The fields of `NodeEntry` that are of a standby."""
+    """The fields of `NodeEntry` that concern a standby."""
 
     kind: str | None
     batch: int | None
     compress: str
-    recovery: str
     silence_us: float
     within_us: float | None
     below: float | None
@@ -33,6 +31,7 @@ def standby_of(v: Values) -> Standby:
     batch: float | None = None
     if v.values.get("batch") != "auto":
         batch = v.number("batch", 25.0, least=1, whole=True)
+    _check_recovery(v)
     within, below = v.duration("recovery_within", 0.0) or None, v.percent("overhead_below")
     if kind == "passive" and "batch" in v.values:
         v.errors.append(f"{v.where} batch: copies are made by time, not by tuples: write period = '10 s' instead")
@@ -44,7 +43,6 @@ def standby_of(v: Values) -> Standby:
         kind,
         None if batch is None else int(batch),
         _one_of(v, "compress", CODECS) or "none",
-        _one_of(v, "recovery", RECOVERIES) or "precise",
         v.duration("silence", 1e6),
         within,
         below,
@@ -52,8 +50,19 @@ def standby_of(v: Values) -> Standby:
     )
 
 
+def _check_recovery(v: Values) -> None:
+    """Refuses all but precise recovery: replicas give every result once, at the same offset, and can do nothing
+    weaker."""
+    value = v.text("recovery")
+    if value is not None and value != "precise":
+        v.errors.append(
+            f"{v.where} recovery = '{value}': Kigen recovers precisely, so no result is lost and none comes twice; "
+            "write recovery = 'precise', or leave it out"
+        )
+
+
 def _period(v: Values, kind: str | None) -> float:
-    """How often copies are made."""
+    """Returns the time between two copies."""
     period = v.duration("period", COPY_PERIOD_US)
     if kind != "passive" and "period" in v.values:
         v.errors.append(

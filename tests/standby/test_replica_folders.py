@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from kigen.engine.nodes.replica_folders import Lives, has_lives
+from kigen.engine.nodes.replica_folders import ReplicaFolders, has_replica_folders
 from kigen.links import LIST, copy_info
 
 
-def grown(lives: Lives, text: str, whole: bool = True) -> Path:
+def grown(lives: ReplicaFolders, text: str, whole: bool = True) -> Path:
     part = lives.part()
     (part / "a").mkdir()
     (part / "a/x").write_text(text, encoding="utf-8")
@@ -25,13 +25,13 @@ def names(folder: Path) -> list[str]:
 
 
 def test_copies_take_the_place_of_each_other_and_become_live(tmp_path: Path) -> None:
-    lives = Lives(tmp_path)
+    lives = ReplicaFolders(tmp_path)
     assert lives.newest is None
-    assert not has_lives(tmp_path)
+    assert not has_replica_folders(tmp_path)
     assert lives.finish(grown(lives, "one"))
     assert lives.finish(grown(lives, "three"))
     assert names(tmp_path) == ["copy.2"]
-    assert has_lives(tmp_path)
+    assert has_replica_folders(tmp_path)
     assert lives.copy == tmp_path / "copy.2"
     live = lives.begin()
     assert names(tmp_path) == ["live.2"]
@@ -41,29 +41,29 @@ def test_copies_take_the_place_of_each_other_and_become_live(tmp_path: Path) -> 
     assert copy_info(live) is None
     assert copy_info(live, whole=False) == {"text": "three"}
     assert not lives.finish(grown(lives, "late")), "a copy that comes late does not take the place of what is worked on"
-    assert Lives(tmp_path).newest == live, "a restart finds it"
+    assert ReplicaFolders(tmp_path).newest == live, "a restart finds it"
     lives.rest()
     assert lives.finish(grown(lives, "four"))
     assert names(tmp_path) == ["copy.3"]
 
 
 def test_half_a_copy_is_none(tmp_path: Path) -> None:
-    lives = Lives(tmp_path)
+    lives = ReplicaFolders(tmp_path)
     assert not lives.finish(grown(lives, "one", whole=False))
     assert lives.finish(grown(lives, "one"))
     grown(lives, "half", whole=False)
-    assert Lives(tmp_path).newest == tmp_path / "copy.1"
+    assert ReplicaFolders(tmp_path).newest == tmp_path / "copy.1"
     (tmp_path / "copy.1/a/x").write_text("", encoding="utf-8")
-    assert Lives(tmp_path).newest is None, "the disk lost it"
-    fresh = Lives(tmp_path)
+    assert ReplicaFolders(tmp_path).newest is None, "the disk lost it"
+    fresh = ReplicaFolders(tmp_path)
     assert fresh.begin().name == "live.1"
 
 
 def test_what_a_kill_left_beside_the_newest_goes(tmp_path: Path) -> None:
-    lives = Lives(tmp_path)
+    lives = ReplicaFolders(tmp_path)
     assert lives.begin().name == "live.1"
     lives.rest()
     assert lives.finish(grown(lives, "one"))
     (tmp_path / "live.1").mkdir()  # killed before it was removed
-    assert Lives(tmp_path).newest == tmp_path / "copy.2"
+    assert ReplicaFolders(tmp_path).newest == tmp_path / "copy.2"
     assert names(tmp_path) == ["copy.2"]

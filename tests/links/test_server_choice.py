@@ -1,4 +1,4 @@
-"""Whom readers follow, in all orders: wherever they begin, they come to follow one server, and stay."""
+"""Readers choose servers in all orders: wherever they begin, they come to follow one server, and stay."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from kigen.replicas.server_choice import Seen, Whom
+from kigen.replicas.server_choice import ServerChoice, ServerStatus
 
 Place = tuple[
     int, bool, bool
@@ -14,9 +14,9 @@ Place = tuple[
 Readers = tuple[Place, ...]
 
 
-def seen(readers: Readers, at: int) -> Seen:
+def seen(readers: Readers, at: int) -> ServerStatus:
     here = {f"r{i}" for i, (where, there, lingers) in enumerate(readers) if (there if where == at else lingers)}
-    return Seen(at, False, frozenset(here))
+    return ServerStatus(at, False, frozenset(here))
 
 
 def moves(readers: Readers) -> list[Readers]:
@@ -28,10 +28,10 @@ def moves(readers: Readers) -> list[Readers]:
         if not there:
             afterwards.append((at, True, lingers))
         else:
-            whom = Whom(f"r{i}", 2, at)
-            if whom.elsewhere(seen(readers, at), [seen(readers, 1 - at)]):
-                assert not whom.left(True), "nobody was gone"
-                afterwards.append((whom.at, False, True))
+            choice = ServerChoice(f"r{i}", 2, at)
+            if choice.should_join_others(seen(readers, at), [seen(readers, 1 - at)]):
+                assert not choice.leave(True), "nobody was gone"
+                afterwards.append((choice.index, False, True))
         found += [(*readers[:i], after, *readers[i + 1 :]) for after in afterwards]
     return found
 
@@ -63,9 +63,11 @@ def test_they_meet_in_whatever_order_they_look(readers: int) -> None:
 
 def test_a_server_that_is_cut_off_is_left_only_for_one_that_is_not() -> None:
     nobody = frozenset[str]()
-    here, deaf = Seen(0, False, nobody), Seen(0, True, nobody)
-    assert not Whom.cut_off(here, [Seen(1, False, nobody)])
-    assert Whom.cut_off(deaf, [Seen(1, False, nobody)])
-    assert not Whom.cut_off(deaf, [Seen(1, True, nobody)])
-    assert not Whom.cut_off(deaf, [])
-    assert not Whom("a", 2, 1).elsewhere(Seen(1, False, frozenset({"a"})), [Seen(0, True, frozenset({"b", "c"}))])
+    here, cut_off = ServerStatus(0, False, nobody), ServerStatus(0, True, nobody)
+    assert not ServerChoice.should_leave_cut_off(here, [ServerStatus(1, False, nobody)])
+    assert ServerChoice.should_leave_cut_off(cut_off, [ServerStatus(1, False, nobody)])
+    assert not ServerChoice.should_leave_cut_off(cut_off, [ServerStatus(1, True, nobody)])
+    assert not ServerChoice.should_leave_cut_off(cut_off, [])
+    assert not ServerChoice("a", 2, 1).should_join_others(
+        ServerStatus(1, False, frozenset({"a"})), [ServerStatus(0, True, frozenset({"b", "c"}))]
+    )
