@@ -186,7 +186,7 @@ def _json(app: App) -> dict[str, Any]:
             for t in tasks
         ],
         "shared_joins": [
-            {"task": t.name, "node": ids[join], **told} for t in tasks for join, told in slices_json(t, app)
+            {"task": t.name, "node": ids[join], **slices} for t in tasks for join, slices in slices_json(t, app)
         ],
     }
 

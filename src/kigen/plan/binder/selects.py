@@ -5,8 +5,8 @@ Invariant: the result is a relation with unique names, and all errors of one lis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -16,6 +16,7 @@ from kigen.language.source import Span
 from kigen.plan.binder.aggregates import Grouping
 from kigen.plan.binder.catalog import Catalog
 from kigen.plan.binder.clauses import refuse_clauses
+from kigen.plan.binder.error_collector import ErrorCollector
 from kigen.plan.binder.expressions.binding import AGGREGATES, check_scalar, place_of, predicate, resolve, typed
 from kigen.plan.binder.expressions.duckdb_types import label
 from kigen.plan.binder.expressions.terms import Term
@@ -44,7 +45,7 @@ class SelectBinder:
         self.catalog, self.select, self.source = catalog, select, catalog.source
         self.sources = FromBinder(catalog, bind_body)
         self.scope = self.sources.scope
-        self.errors: list[CqlError] = []
+        self.errors = ErrorCollector()
 
     def bind(self) -> Relation:
         refuse_clauses(self.catalog, self.select)
@@ -53,16 +54,16 @@ class SelectBinder:
                 place_of(self.source, self.select), "a query needs FROM", "write SELECT ... FROM stream [window]"
             )
         self.sources.bind(self.select)
-        with self._collect():
+        with self.errors.collect():
             self.items = self._expand()
-        self._stop()
+        self.errors.raise_any()
         self.aliases = self._plain_aliases()
         base = self._where()
         if self._is_aggregate():
             node, exprs = self._aggregate(base)
         else:
             node, exprs = base.node, self._terms(base)
-        self._stop()
+        self.errors.raise_any()
         names = unique([self._name(item) for item in self.items])
         result = project(node, exprs, names)
         distinct = self.select.args.get("distinct")
@@ -71,27 +72,6 @@ class SelectBinder:
                 place_of(self.source, distinct), "DISTINCT ON is not part of CQL", "write SELECT DISTINCT, or GROUP BY"
             )
         return Relation(Distinct(result), names) if distinct is not None else Relation(result, names)
-
-    # --- errors ---------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _collect(self) -> Iterator[None]:
-        try:
-            yield
-        except CqlError as error:
-            self._report(error)
-        except CqlErrors as found:
-            for each in found.errors:
-                self._report(each)
-
-    def _report(self, error: CqlError) -> None:
-        """Keeps one error per place: a second one there is usually a consequence of the first."""
-        if not any((e.line, e.column) == (error.line, error.column) for e in self.errors):
-            self.errors.append(error)
-
-    def _stop(self) -> None:
-        if self.errors:
-            raise CqlErrors(self.errors)
 
     # --- the select list ------------------------------------------------------------------------------------------
 
@@ -124,7 +104,7 @@ class SelectBinder:
         exprs: list[Expr] = []
         earlier: dict[str, Term] = {}
         for item in self.items:
-            with self._collect():
+            with self.errors.collect():
                 if item.node is None:
                     exprs.append(bare(base.node.schema, base.place(item.position or 0)))
                     continue
@@ -150,7 +130,7 @@ class SelectBinder:
         where = self.select.args.get("where")
         if where is None:
             return self._joined(self.sources.conjuncts)
-        with self._collect():
+        with self.errors.collect():
             check_scalar(self.source, where.this, "WHERE")
             term = resolve(self.scope, where.this, self.aliases, clause="WHERE")
             predicate(term, self.scope.types, "WHERE")
@@ -170,21 +150,21 @@ class SelectBinder:
     def _aggregate(self, base: Base) -> tuple[PlanNode, list[Expr]]:
         keys: list[Term] = []
         for node in self._group_nodes():
-            with self._collect():
+            with self.errors.collect():
                 keys.append(self._key(node))
-        self._stop()
+        self.errors.raise_any()
         grouping = Grouping(self.scope, base, keys, self.aliases)
         terms: list[Term | int] = []
         aliases: dict[str, Term] = {}
         for item in self.items:
-            with self._collect():
+            with self.errors.collect():
                 terms.append(self._item_term(grouping, item, aliases))
         having = self.select.args.get("having")
         condition: Term | None = None
         if having is not None:
-            with self._collect():
+            with self.errors.collect():
                 condition = grouping.term(having.this, aliases, "HAVING")
-        self._stop()
+        self.errors.raise_any()
         return self._above(grouping, terms, condition)
 
     def _item_term(self, grouping: Grouping, item: _Item, aliases: dict[str, Term]) -> Term | int:
@@ -204,11 +184,11 @@ class SelectBinder:
         node = grouping.node()
         types = tuple(c.type for c in node.schema)
         if condition is not None:
-            with self._collect():
+            with self.errors.collect():
                 node = Filter(node, predicate(condition, types, "HAVING"))
         exprs: list[Expr] = []
         for term in terms:
-            with self._collect():
+            with self.errors.collect():
                 exprs.append(bare(node.schema, term) if isinstance(term, int) else typed(term, types))
         return node, exprs
 
