@@ -21,10 +21,10 @@ check: setup     ## lint, types, layers
 	$(VENV)/python -m pytest -q tests/architecture
 
 test: check fast ## the checks and all tests: what CI runs
-	$(VENV)/python -m pytest -q tests/spark tests/cli tests/nodes tests/standby_nodes tests/docs tests/packaging
+	$(VENV)/python -m pytest -q tests/spark tests/engine tests/cli tests/nodes tests/standby_nodes tests/docs tests/packaging
 
 fast: setup      ## the tests without Spark; those that wait for processes and silences one after the other
-	$(VENV)/python -m pytest -q -n auto --dist worksteal --ignore=tests/links --ignore=tests/standby --ignore=tests/spark --ignore=tests/cli --ignore=tests/nodes --ignore=tests/standby_nodes --ignore=tests/soak --ignore=tests/architecture --ignore=tests/docs --ignore=tests/packaging
+	$(VENV)/python -m pytest -q -n auto --dist worksteal --ignore=tests/links --ignore=tests/standby --ignore=tests/spark --ignore=tests/engine --ignore=tests/cli --ignore=tests/nodes --ignore=tests/standby_nodes --ignore=tests/soak --ignore=tests/architecture --ignore=tests/docs --ignore=tests/packaging
 	$(VENV)/python -m pytest -q tests/links tests/standby
 
 soak: setup      ## the long runs: 5,000 random queries, 100 kills, 100 leaders killed
