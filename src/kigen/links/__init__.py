@@ -21,7 +21,8 @@ from kigen.links.flight.tokens import (
     write_private,
 )
 from kigen.links.flight.writer import LinkWriter
-from kigen.links.relay.relay_thread import Following, Relay, Watch
+from kigen.links.relay.relay_thread import Relay
+from kigen.links.relay.server_watch import Watch
 
 __all__ = [
     "LIST",
@@ -34,7 +35,6 @@ __all__ = [
     "Acker",
     "Address",
     "Fetched",
-    "Following",
     "Link",
     "LinkDown",
     "LinkError",
