@@ -1,4 +1,5 @@
-"""Blocks of tuples with lifetimes and the operators on them, direct (DT) and negative-tuple (NT); no Spark."""
+"""The kernel: blocks of tuples with lifetimes and the operators on them, by the direct (DT) and the negative-tuple (NT)
+method. It knows nothing of Spark."""
 
 from kigen.lifetimes.expressions import EvaluationError
 from kigen.lifetimes.intake import StreamInput

@@ -1,10 +1,10 @@
-"""What the operators of a task hold, in tuples and bytes: found by walking their objects, so that an operator need not
+"""Reports what the operators of a task hold, in tuples and bytes. It walks their objects, so an operator need not
 count.
 
-Invariant: a buffer is counted once, at its full length, however many slices of it are held: that is what the allocator
-holds. Of several operators that hold one buffer the one that runs last is charged, and streams that wait are charged
-after all operators: a window hands its columns on without a copy. Cost: about a microsecond per array held; nothing is
-done per tuple.
+Invariant: a buffer counts once, at its full length, however many slices of it are held, because that is what the
+allocator holds. If several operators hold one buffer, the one that runs last is charged. Streams that wait are charged
+after all operators, since a window passes its columns on without a copy. Cost: about a microsecond per array held, and
+nothing per tuple.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ import pyarrow as pa
 
 from kigen.plan.logical import PlanNode, Query, Scan
 
-_ARRAY = 112  # bytes of a numpy array's own object
+_ARRAY = 112  # bytes of a numpy array object without its data
 _PLAIN = (str, int, float, bool, bytes, type(None), type, types.FunctionType, types.MethodType, np.generic, np.dtype)
 
 
 @dataclass(frozen=True)
 class Part:
-    """What of an operator's state comes from one place: a window below it, or its own keys."""
+    """Part of an operator's state that has one origin: a window below the operator, or its own keys."""
 
     what: str
     tuples: int
     bytes: int
     unbounded: bool = False  # an UNBOUNDED window lies below it
-    window: bool = False  # tuples of a window, rather than groups, versions or pairs
+    window: bool = False  # whether these are tuples of a window, not groups, versions or pairs
 
 
 @dataclass(frozen=True)
 class Holding:
-    """What one operator holds."""
+    """State that one operator holds."""
 
-    label: str  # as `kigen explain` calls it
-    queries: tuple[str, ...]  # that it serves
+    label: str  # as `kigen explain` shows it
+    queries: tuple[str, ...]  # that the operator serves
     tuples: int
     bytes: int
     parts: tuple[Part, ...] = ()
 
     @property
     def fills(self) -> str:
-        """The window or key that most of it comes from."""
+        """The window or key that most of the state comes from."""
         return max(self.parts, key=lambda part: part.bytes).what if self.parts else self.label
 
     def to_json(self) -> dict[str, Any]:
@@ -59,14 +59,14 @@ class Holding:
 
 
 class Ledger:
-    """Counts each buffer the first time it is met."""
+    """Counts the bytes of each buffer once."""
 
     def __init__(self) -> None:
-        self._seen: set[int] = set()  # addresses of buffers, ids of objects: both are addresses of this process
-        self._kept: list[Any] = []  # alive as long as this is: their ids must not be given to others
+        self._seen: set[int] = set()  # addresses of buffers and ids of objects: both are addresses in this process
+        self._kept: list[Any] = []  # keeps counted objects alive, so that no other object gets their ids
 
     def charge(self, *things: Any) -> int:
-        """The bytes that these hold and nobody before them did."""
+        """Returns the bytes that these objects hold and that no earlier call has counted."""
         self._kept += things
         total, stack = 0, list(things)
         while stack:
@@ -83,7 +83,7 @@ class Ledger:
             elif isinstance(thing, pa.Buffer):
                 total += self._buffer(thing)
             elif isinstance(thing, dict):
-                total += 100 * len(thing)  # keys and numbers: little, but not nothing
+                total += 100 * len(thing)  # a rough size of keys and numbers
                 stack.extend(thing.values())
             elif isinstance(thing, list | tuple | set):
                 stack.extend(thing)
@@ -119,7 +119,7 @@ class Ledger:
 
 
 def served_by(nodes: Iterable[PlanNode], queries: Iterable[Query]) -> list[tuple[str, ...]]:
-    """Of each node, the queries that it is of. Hashes whole plans: to be done once."""
+    """Returns the queries that use each node. It hashes whole plans, so call it once."""
     serves: dict[PlanNode, list[str]] = {}
     for query in queries:
         for node in query.root.walk():
@@ -130,7 +130,8 @@ def served_by(nodes: Iterable[PlanNode], queries: Iterable[Query]) -> list[tuple
 def holdings(
     nodes: Sequence[PlanNode], operators: Iterable[Any], serves: Sequence[tuple[str, ...]], ledger: Ledger
 ) -> list[Holding]:
-    """Of each operator that holds anything, those that run last first; then of the streams that wait."""
+    """Reports every operator that holds anything: operators that run last come first, and streams that wait come at the
+    end."""
     whole = list(zip(nodes, operators, serves, strict=True))
     operating = [one for one in whole if not isinstance(one[0], Scan)]
     waiting = [one for one in whole if isinstance(one[0], Scan)]
@@ -155,7 +156,7 @@ def _holding(node: PlanNode, operator: Any, queries: tuple[str, ...], ledger: Le
 
 
 def lines_holding(query: str, lines: Any, ledger: Ledger) -> Holding:
-    """Result lines of a query that wait for their death."""
+    """Reports the result lines of a query that wait for their death."""
     size = ledger.charge(lines)
     return Holding(
         f"lines of {query}",

@@ -1,11 +1,12 @@
-"""Blocks: what flows between operators. One Arrow batch of columns, and numpy arrays of times beside it.
+"""Blocks: the messages between operators. A block is one Arrow batch of columns with numpy arrays of times beside it.
 
-Three kinds: a `StreamBlock` (tuples with a time), a `Block` of the direct method (tuples with a lifetime, and the fills
-of holders handed out earlier) and a `Signed` block of the negative-tuple method (a message at birth, another at death).
+There are three kinds. A `StreamBlock` has tuples with a time. A `Block` of the direct method has tuples with a
+lifetime, and the fills of holders that were given out earlier. A `Signed` block of the negative-tuple method has one
+message at a tuple's birth and another at its death.
 
-Invariant of a step that advances time to `now`: every birth and every fill lies before `now`; a tuple whose death is
-not yet known carries a holder (>= 0) and lives at least until `now`; beside a known death the holder means nothing.
-Several tuples may carry one holder. A fill of an unknown holder means nothing.
+Invariant of a step that advances time to `now`: every birth and every fill lies before `now`. A tuple whose death is
+not yet known carries a holder (>= 0) and lives at least until `now`; beside a known death the holder has no meaning.
+Several tuples may carry one holder. A fill of an unknown holder has no meaning.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 FOREVER = np.iinfo(np.int64).max  # no death known
-BEFORE_TIME = -(2**62)  # earlier than any timestamp
+BEFORE_TIME = -(2**62)  # earlier than every timestamp
 NO_HOLDER = -1
-HOLDER_BITS = 40  # of a holder: a number within the operator that made it; the operator's own number stands above
+HOLDER_BITS = 40  # low bits of a holder: a number within its operator; the operator's own number is above them
 _EMPTY: Ints = np.empty(0, dtype=np.int64)
 
 
@@ -46,7 +47,7 @@ def _nulls(kind: pa.DataType, rows: int) -> pa.Array:
 
 
 def absent(kind: pa.DataType, rows: int) -> pa.Array:
-    """A column that nobody looks at: NULLs, shared between blocks."""
+    """Returns a column of NULLs in place of one that nothing reads. Blocks share it."""
     return _nulls(kind, 1 << max(10, (rows - 1).bit_length())).slice(0, rows)
 
 
@@ -68,7 +69,7 @@ def concat_ints(parts: Sequence[Ints]) -> Ints:
 
 @dataclass(frozen=True)
 class StreamBlock:
-    """Tuples of a stream, in the stream's order; `sequence` counts from 0 over the whole stream."""
+    """Tuples of a stream, in the stream's order. `sequence` is their offset in the whole stream."""
 
     columns: pa.RecordBatch
     at: Ints
@@ -80,7 +81,7 @@ class StreamBlock:
 
 @dataclass(frozen=True)
 class Fills:
-    """Holders that were filled in this step, and the deaths they were filled with."""
+    """Holders that were filled in this step, and the deaths that fill them."""
 
     holder: Ints
     end: Ints
@@ -100,7 +101,7 @@ class Fills:
         return Fills(concat_ints([p.holder for p in parts]), concat_ints([p.end for p in parts]))
 
     def sorted(self) -> Fills:
-        """By holder; of several fills of one holder only the earliest."""
+        """Orders the fills by holder, and keeps only the earliest of several fills of one holder."""
         holder = self.holder
         if len(holder) > 1 and not bool(np.all(holder[1:] > holder[:-1])):
             order = np.lexsort((self.end, holder))
@@ -115,7 +116,7 @@ _NO_FILLS = Fills(_EMPTY, _EMPTY)
 
 @dataclass(frozen=True)
 class Block:
-    """Direct method: births with both times, and fills of earlier holders."""
+    """A block of the direct method: births with both times, and fills of earlier holders."""
 
     columns: pa.RecordBatch
     start: Ints
@@ -138,7 +139,7 @@ class Block:
         )
 
     def without_ghosts(self) -> Block:
-        """Without the tuples that are never visible."""
+        """Drops the tuples that are never visible."""
         return self.filter(self.start < self.end)
 
     def take(self, index: Ints) -> Block:
@@ -164,7 +165,8 @@ class Block:
 
 @dataclass(frozen=True)
 class Signed:
-    """Negative-tuple method: `sign` +1 at birth, -1 at death, both with all columns and the tuple's id."""
+    """A block of the negative-tuple method: `sign` is +1 at birth and -1 at death. Both messages have all columns and
+    the tuple's id."""
 
     columns: pa.RecordBatch
     at: Ints
@@ -197,8 +199,8 @@ class Signed:
         )
 
     def as_block(self) -> Block:
-        """The same news in the direct form: a birth carries its id as holder, a death fills it (or is known at
-        once)."""
+        """Converts to the direct form: a birth carries its id as holder, and a death fills it. A birth whose death is
+        in the same block gets the death directly."""
         born = self.sign > 0
         dead = ~born
         at, ids = self.at[born], self.id[born]

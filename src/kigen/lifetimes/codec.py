@@ -1,7 +1,7 @@
-"""State as bytes: a tree of dicts, lists, numbers, numpy arrays and Arrow batches, written as JSON with the arrays
-behind it in Arrow IPC.
+"""Encodes state as bytes: a tree of dicts, lists, numbers, numpy arrays and Arrow batches, written as JSON, followed by
+the arrays in Arrow IPC.
 
-No pickle: what is read back is data only. A format number stands in front; another number is refused.
+It does not use pickle, so decoding yields only data. The bytes begin with a format number; another number is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FORMAT = 1
 
 
 class StateFormatError(ValueError):
-    """State written by another version of the format."""
+    """The state was written in another version of the format."""
 
 
 def encode(tree: Any) -> bytes:

@@ -1,7 +1,7 @@
-"""Scalar expressions, evaluated by DuckDB over one batch (docs/decisions/001).
+"""Evaluates scalar expressions with DuckDB over one batch (docs/decisions/001).
 
-Cost: about 1 ms a call plus some 30 ns a row and expression; bare columns cost nothing. One connection a process, made
-on first use.
+Cost: about 1 ms per call plus some 30 ns per row and expression; bare columns cost nothing. Each process has one
+connection, made on first use.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _owner: int | None = None
 
 
 class EvaluationError(ValueError):
-    """An expression failed on real data (overflow, a cast that does not hold ...)."""
+    """An expression failed on real data (an overflow, a cast that is not possible ...)."""
 
 
 def connection() -> duckdb.DuckDBPyConnection:
-    """This process's connection; a forked child makes its own."""
+    """Returns this process's connection. A forked child makes its own."""
     global _connection, _owner
     if _connection is None or _owner != os.getpid():
         _connection = connect()
@@ -47,7 +47,7 @@ def run(columns: pa.RecordBatch, sqls: Sequence[str]) -> pa.RecordBatch:
 
 
 def evaluate(columns: pa.RecordBatch, rows: int, exprs: Sequence[Expr]) -> list[pa.Array]:
-    """One array an expression, of the expression's type, in the order of the rows."""
+    """Returns one array per expression, of the expression's type, in the order of the rows."""
     out: list[pa.Array | None] = [columns.column(e.column) if e.column is not None else None for e in exprs]
     todo = [i for i, array in enumerate(out) if array is None]
     if todo and rows:
@@ -71,7 +71,7 @@ def _require_times(times: pa.Array) -> None:
 
 
 def is_true(columns: pa.RecordBatch, rows: int, predicate: Expr) -> Mask:
-    """Where the predicate is true (not false, not NULL)."""
+    """Returns where the predicate is true (not false, not NULL)."""
     return as_mask(evaluate(columns, rows, [predicate])[0])
 
 
@@ -81,7 +81,7 @@ def as_mask(array: pa.Array) -> Mask:
 
 
 def has_null(columns: pa.RecordBatch, keys: Sequence[int]) -> Mask:
-    """Rows in which any of the key columns is NULL: they join with nothing."""
+    """Returns the rows in which any of the key columns is NULL. They join with nothing."""
     mask = np.zeros(columns.num_rows, dtype=np.bool_)
     for k in keys:
         column = columns.column(k)

@@ -1,8 +1,8 @@
-"""Where a stream enters a task: late tuples are counted and dropped, the others wait, in order of time, until time
-passes them.
+"""Takes a stream into a task. It counts and drops late tuples; the others wait, in order of time, until time passes
+them.
 
-A tuple is late if an earlier one of the log lies more than the allowed lateness ahead of it: that depends on the log
-alone, not on batches. All tuples of one instant are released in one step.
+A tuple is late if an earlier tuple of the log has a timestamp more than the allowed lateness ahead of it. That depends
+on the log alone, not on batches. All tuples of one instant are released in one step.
 """
 
 from __future__ import annotations
@@ -34,36 +34,35 @@ from kigen.plan.types import arrow_schema
 
 @dataclass
 class StreamInput:
-    """What came of one stream: tables of c0, c1, ... and `_ts`; a live source also says up to when it is complete."""
+    """Input of one stream: tables of c0, c1, ... and `_ts`. A live source also reports until when it is complete."""
 
     tables: list[pa.Table] = field(default_factory=list)
     progress_us: int | None = None
     ended: bool = False
-    last_us: int | None = (
-        None  # with `ended`, of a stream from another node: the last timestamp of the streams behind it
-    )
-    jump: int | None = (
-        None  # before these tuples, others were let go: what waits is not needed, and results are numbered from here on
-    )
-    steps_us: list[int] = field(
-        default_factory=list
-    )  # instants at which time must halt, so that others who read the same do the same
+    # With `ended`, for a stream from another node: the last timestamp of the streams below it.
+    last_us: int | None = None
+    # Tuples before these were dropped: those that wait are not needed, and results are numbered from here on.
+    jump: int | None = None
+    # Instants at which time must halt, so that all readers of the same rows take the same steps.
+    steps_us: list[int] = field(default_factory=list)
 
 
 class Intake:
+    """Holds the tuples of one stream until time passes them."""
+
     def __init__(self, stream: SourceStream) -> None:
         self.stream = stream
         self._parts: list[tuple[pa.RecordBatch, Ints]] = []  # waiting, in the order of the log
-        self._newest = BEFORE_TIME  # timestamp of any tuple so far
-        self._clock = BEFORE_TIME  # of a live source
+        self._newest = BEFORE_TIME  # greatest timestamp so far
+        self._clock = BEFORE_TIME  # watermark that a live source reports
         self._released = BEFORE_TIME
         self._sequence = 0
-        self._last: int | None = None  # as another node says
-        self._halting, self._steps = False, list[int]()  # whether time halts where it is told to, and only there
+        self._last: int | None = None  # last timestamp, as another node reports it
+        self._halting, self._steps = False, list[int]()  # whether time halts only at the given steps
         self.ended = False
 
     def take_in(self, given: StreamInput) -> tuple[int, int]:
-        """Add tuples; gives how many were accepted and how many were late."""
+        """Adds tuples. Returns how many were accepted and how many were late."""
         accepted = late = 0
         if given.jump is not None:
             self._forget()
@@ -102,12 +101,12 @@ class Intake:
         return accepted, dropped
 
     def hand_on(self, block: StreamBlock) -> None:
-        """Tuples that another intake of the stream has released."""
+        """Adds tuples that another intake of the stream has released."""
         if len(block):
             self._parts.append((block.columns, block.at))
 
     def leave_out(self, named: Callable[[Ints], Mask]) -> None:
-        """Of those that wait, the ones whose timestamps are named."""
+        """Drops the waiting tuples whose timestamps are named."""
         masks = [~named(ts) for _, ts in self._parts]
         kept = [
             (filter_columns(columns, mask), ts[mask]) for (columns, ts), mask in zip(self._parts, masks, strict=True)
@@ -115,7 +114,7 @@ class Intake:
         self._parts = [part for part in kept if len(part[1])]
 
     def _late(self, ts: Ints) -> Mask | None:
-        """Which of the next tuples of the log are late; None if none is."""
+        """Finds the late tuples among the next ones of the log. Returns None if none is late."""
         in_order = int(ts[0]) >= max(self._newest, self._released) and bool(np.all(ts[1:] >= ts[:-1]))
         if in_order:
             self._newest = int(ts[-1])
@@ -128,23 +127,23 @@ class Intake:
 
     @property
     def progress(self) -> int:
-        """Every tuple still to come has this timestamp or a later one."""
+        """The watermark: no tuple still to come has an earlier timestamp."""
         if self.ended:
             return FOREVER
-        if (
-            self.stream.source.name == LINK
-        ):  # marks tell: behind the last one, what follows the end may lie here before the end is known
+        # Of a link only watermark rows count: tuples beyond the end may be here before the end is known.
+        if self.stream.source.name == LINK:
             return self._clock
         return max(self._clock, self._newest - self.stream.lateness_us if self._newest != BEFORE_TIME else BEFORE_TIME)
 
     @property
     def wanted(self) -> int:
-        """The time at which the first of what waits here goes on."""
+        """The time at which the first waiting tuple is released."""
         return min((int(ts.min()) + 1 for _, ts in self._parts), default=FOREVER)
 
     @property
     def next_event(self) -> int:
-        """Of what has been taken in and is still ahead: the earliest. A stream's tuples all lie before its end."""
+        """The earliest event that was taken in and lies beyond the end of the stream. The tuples of a stream all lie
+        before its end, so there is none."""
         return FOREVER
 
     @property
@@ -155,7 +154,7 @@ class Intake:
         return None if self._newest == BEFORE_TIME else self._newest
 
     def release(self, now: int) -> StreamBlock:
-        """All tuples before `now`, in order of time, those of one instant in the order of the log."""
+        """Returns all tuples before `now`, in order of time, those of one instant in the order of the log."""
         self._released = now
         self._put_in_order()
         pieces: list[tuple[pa.RecordBatch, Ints]] = []
@@ -171,7 +170,8 @@ class Intake:
         return StreamBlock(columns, ts, numbers)
 
     def _put_in_order(self) -> None:
-        """By time, those of one instant in the order of the log. Logs mostly are, and nothing is copied then."""
+        """Orders the waiting tuples by time, those of one instant in the order of the log. Most logs are in order; then
+        nothing is copied."""
         inside = all(bool(np.all(ts[1:] >= ts[:-1])) for _, ts in self._parts)
         if inside and all(a[1][-1] <= b[1][0] for a, b in itertools.pairwise(self._parts)):
             return
@@ -185,8 +185,8 @@ class Intake:
         return concat_columns([c for c, _ in parts]), concat_ints([t for _, t in parts])
 
     def milestones(self, size: int) -> list[int]:
-        """Instants that cut what waits into pieces of at most about `size` tuples, and where one part of the log
-        follows another; and those at which time must halt."""
+        """Returns the instants at which time must halt, and instants that cut a large number of waiting tuples into
+        pieces of at most about `size` tuples, or that lie between two parts of the log."""
         asked = self._steps = [at for at in self._steps if at > self._released]
         if self._halting or self.held <= 2 * size:
             return asked

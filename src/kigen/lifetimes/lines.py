@@ -1,7 +1,7 @@
-"""A query's result lines: a row with its lifetime, written once its death is known; or a stream tuple with its time.
+"""Result lines of a query: a row with its lifetime, written once its death is known, or a stream tuple with its time.
 
-Rows that wait for their death are kept; when the query ends they are written with none. A row known never to die is
-written at once.
+Rows that wait for their death are kept. When the query ends, they are written without one. A row that is known never to
+die is written at once.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from kigen.plan.logical import Query
 
 
 class Lines:
+    """Turns the messages of a query's root into result lines."""
+
     def __init__(self, query: Query, signed: bool) -> None:
         self.query, self._signed = query, signed
         self._schema = query.schema
@@ -34,8 +36,8 @@ class Lines:
         return self._lines(Chunk.concat([filled, chunk_of(block)], self._schema))
 
     def finish(self, known: Fills, last: int | None) -> pa.Table | None:
-        """The end of the query: what still lives. `known` are deaths ahead that are settled already (negative-tuple
-        method)."""
+        """Returns the rows that are still alive when the query ends. `known` are deaths that are already settled but
+        lie ahead (negative-tuple method)."""
         self.finished = True
         settled = self._waiting.fill(known)
         rest = Chunk.concat(self._waiting.chunks(), self._schema)

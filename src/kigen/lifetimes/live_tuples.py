@@ -1,10 +1,9 @@
-"""What an operator keeps of the tuples that are alive: those with a known death, lazily sorted, and those that wait for
-theirs.
+"""The live tuples that an operator keeps: those with a known death, sorted lazily, and those that wait for theirs.
 
-`Expiring` is the paper's lazy sorting: a chunk lies unsorted, with its earliest death remembered, until time passes it.
-`Waiting` is the undetermined set with its observers: fills find their tuples by holder. `LiveTuples` is both. Adding costs
-O(chunk); a step touches only chunks whose deaths or holders it passes, so the cost a tuple does not depend on the
-window.
+`Expiring` is the paper's lazy sorting: a chunk stays unsorted, with its earliest death remembered, until time reaches
+it. `Waiting` is the undetermined set with its observers: fills find their tuples by holder. `LiveTuples` combines both.
+Adding costs O(chunk). A step touches only the chunks whose deaths or holders it passes, so the cost per tuple does not
+depend on the window.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ from kigen.lifetimes.sweeps.sorted_search import consecutive, overlap, places, s
 from kigen.plan.types import Schema
 
 State = dict[str, Any]
-MOST_TEXT = 1 << 29  # bytes of columns in one chunk, where chunks are merged: text offsets have 32 bits
+MOST_TEXT = 1 << 29  # bytes of columns in a merged chunk: Arrow's text offsets have 32 bits
 _MAX_CHUNKS = 256
 
 
 @dataclass
 class Chunk:
-    """Tuples kept together: columns, their lifetimes, and what the operator found out about each when it came
-    (`key`)."""
+    """Tuples that are kept together: columns, lifetimes, and a `key` per tuple that the operator computed when the
+    tuple came."""
 
     columns: pa.RecordBatch
     start: Ints
@@ -60,7 +59,7 @@ class Chunk:
         return Chunk(filter_columns(self.columns, mask), self.start[mask], self.end[mask], self.holder[mask], key)
 
     def mortal(self) -> Chunk:
-        """Without those known never to die."""
+        """Drops the tuples that are known never to die."""
         dies = (self.end != FOREVER) | (self.holder != NO_HOLDER)
         return self if bool(dies.all()) else self.filter(dies)
 
@@ -90,7 +89,7 @@ class Chunk:
 
     @staticmethod
     def packed(chunks: list[Chunk], schema: Schema) -> list[Chunk]:
-        """The same tuples in as few chunks as text offsets of 32 bits allow."""
+        """Merges chunks into as few as text offsets of 32 bits allow."""
         packs: list[list[Chunk]] = [[]]
         size = 0
         for chunk in chunks:
@@ -110,12 +109,15 @@ class Chunk:
 
 
 def chunk_of(block: Block, mask: Mask | None = None) -> Chunk:
+    """Makes a chunk of a block's tuples, or of those in `mask`."""
     chunk = Chunk(block.columns, block.start, block.end, block.holder)
     return chunk if mask is None else chunk.filter(mask)
 
 
 @dataclass
 class _Calendar:
+    """A chunk and its earliest and latest death. `ordered`: it is sorted by death."""
+
     chunk: Chunk
     earliest: int
     latest: int
@@ -123,7 +125,7 @@ class _Calendar:
 
 
 class Expiring:
-    """Tuples with known deaths; `pop(now)` gives those that died before `now`, each once."""
+    """Tuples with known deaths. `pop(now)` returns those that died before `now`, each once."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -142,7 +144,7 @@ class Expiring:
         self._chunks.append(_Calendar(chunk, int(earliest), int(latest), ordered))
 
     def _merge(self) -> None:
-        """Join neighbours two by two; a chunk of tuples waits unsorted again."""
+        """Merges neighbouring chunks in pairs. A merged chunk is unsorted again."""
         kept, self._chunks = self._chunks, []
         for i in range(0, len(kept), 2):
             for chunk in Chunk.packed([c.chunk for c in kept[i : i + 2]], self._schema):
@@ -162,7 +164,7 @@ class Expiring:
             if calendar.latest < now:
                 dead.append(calendar.chunk)
                 continue
-            if not calendar.ordered:  # time has come to it: sort once
+            if not calendar.ordered:  # time has reached it: sort it once
                 calendar.chunk = calendar.chunk.take(np.argsort(calendar.chunk.end, kind="stable"))
                 calendar.ordered = True
             split = int(np.searchsorted(calendar.chunk.end, now, side="left"))
@@ -182,14 +184,16 @@ class Expiring:
 
 @dataclass
 class _Held:
-    chunk: Chunk  # ordered by holder
+    """A chunk of waiting tuples, ordered by holder."""
+
+    chunk: Chunk
     open: Mask
     left: int  # how many are open
-    gapless: bool  # holders count up one by one
+    gapless: bool  # the holders are consecutive
 
 
 class Waiting:
-    """Tuples whose holder is not filled; `fill` gives those whose holder now is, with their deaths."""
+    """Tuples whose holder is not filled. `fill` returns those whose holder is filled now, with their deaths."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -257,7 +261,7 @@ class Waiting:
 
 
 def expand(begin: Ints, counts: Ints) -> Ints:
-    """begin[i], begin[i]+1, ... counts[i] of them, one after another."""
+    """Returns begin[i], begin[i]+1, ..., counts[i] numbers for each i, one after another."""
     total = int(counts.sum())
     if not total:
         return no_ints()
@@ -266,7 +270,7 @@ def expand(begin: Ints, counts: Ints) -> Ints:
 
 
 class LiveTuples:
-    """Everything alive in a relation, for the operators that must act on deaths."""
+    """All live tuples of a relation, for operators that must act on deaths."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -274,8 +278,8 @@ class LiveTuples:
         self.waiting = Waiting(schema)
 
     def absorb(self, chunk: Chunk, fills: Fills, now: int) -> Chunk:
-        """Take in a step's births and fills; give back all that died before `now` (some may be born in this very
-        step)."""
+        """Adds a step's births and fills. Returns all tuples that died before `now`; some of them may be born in this
+        step."""
         filled = self.waiting.fill(fills)
         open_ended = (chunk.end == FOREVER) & (chunk.holder != NO_HOLDER)
         if bool(open_ended.any()):
@@ -309,5 +313,5 @@ class LiveTuples:
 
 
 def chunk_states(saved: State | list[State]) -> list[State]:
-    """Saved chunks; formerly always one."""
+    """Returns saved chunks as a list. Older formats saved only one."""
     return saved if isinstance(saved, list) else [saved]

@@ -20,7 +20,7 @@ Columns = set[int]
 
 @dataclass(frozen=True)
 class OperatorContext:
-    """What the kernel tells an operator about the task around it."""
+    """What an operator knows about the task in which it runs."""
 
     number: int  # of the operator, unique among operators that exchange tuples: its holders begin with it
     signed: bool  # negative-tuple method

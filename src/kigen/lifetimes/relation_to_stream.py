@@ -1,9 +1,9 @@
-"""ISTREAM, DSTREAM and RSTREAM: from a relation back to a stream.
+"""ISTREAM, DSTREAM and RSTREAM: they turn a relation back into a stream.
 
-At each instant births and deaths of equal rows cancel: what is left is what the relation gained (ISTREAM) or lost
-(DSTREAM). RSTREAM gives the whole relation at each instant with anything left, or at each multiple of its period.
-Tuples of one instant are ordered by their columns, NULLs first, so that a ROWS window over the stream does not depend
-on batches.
+At each instant, births and deaths of equal rows cancel. The rest is what the relation gained (ISTREAM) or lost
+(DSTREAM). RSTREAM gives the whole relation at each instant with such a rest, or at each multiple of its period. Tuples
+of one instant are ordered by their columns, NULLs first, so that a ROWS window over the stream does not depend on
+batches.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from kigen.plan.logical import StreamKind, ToStream
 
 
 class ToStreamOperator(Operator):
+    """Runs ISTREAM, DSTREAM and RSTREAM. RSTREAM keeps the live tuples in both methods."""
+
     def __init__(self, node: ToStream, signed: bool, secret: int = 0) -> None:
         self.node, self._secret = node, secret
         self._whole = node.kind is StreamKind.RSTREAM
@@ -50,14 +52,15 @@ class ToStreamOperator(Operator):
         return take_columns(events.columns, np.repeat(sample, copies)), np.repeat(time, copies)
 
     def _net(self, events: Events) -> tuple[Ints, Ints, Ints]:
-        """Per row value and instant: one event, the instant, births less deaths."""
+        """Returns, per row value and instant, one event, the instant, and the births less the deaths."""
         if not len(events):
             return no_ints(), no_ints(), no_ints()
         runs = group_runs(self._dense(events), events.time)
         return runs.sample(), runs.time, runs.total(events.sign)
 
     def _dense(self, events: Events) -> Ints:
-        """Equal rows get equal small numbers, different rows different ones: keys are confirmed by the columns."""
+        """Gives equal rows equal small numbers, and different rows different ones. Comparing the columns confirms the
+        keys."""
         ordinal = dense(events.slot)
         example = np.empty(int(ordinal.max()) + 1, dtype=np.int64)
         example[ordinal] = np.arange(len(ordinal))

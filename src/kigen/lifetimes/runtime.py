@@ -1,8 +1,8 @@
-"""A task at work: its operators in order, its clock, its state. Blocks in, result lines out; no clock, no files, no
-Spark.
+"""Runs a task: its operators in order, its clock and its state. Blocks go in, result lines come out. It reads no clock,
+does no I/O and knows nothing of Spark.
 
-Time is the least progress of the task's streams; a step advances it and runs every operator once. A query ends at the
-last timestamp of its own streams: time stops there on the way, so what is written does not depend on what else the task
+Time is the least watermark of the task's streams. A step advances it and runs every operator once. A query ends at the
+last timestamp of its own streams, and time stops there on the way; so its lines do not depend on what else the task
 computes.
 """
 
@@ -32,17 +32,18 @@ from kigen.lifetimes.sweeps.time_cuts import cut
 from kigen.plan.logical import App, PlanNode, Query, Received, Scan
 from kigen.plan.tasks import Task
 
-Give = Callable[[str, pa.Table], None]  # a query's lines
-Watch = Callable[[PlanNode, int], None]  # the operator that runs next, and the time it goes to
+Give = Callable[[str, pa.Table], None]  # takes lines of a query
+Watch = Callable[[PlanNode, int], None]  # gets the operator that runs next, and the time it advances to
 DT, NT = "dt", "nt"
-RUN_OUT_STEPS = 2_000
-STEP_TUPLES = 1 << 17  # of a stream in one advance: larger arrays cost more a tuple, in page faults and cache misses
+RUN_OUT_STEPS = 2_000  # events after the end of the streams that are run one by one
+# Tuples of a stream in one advance: larger arrays cost more per tuple, in page faults and cache misses.
+STEP_TUPLES = 1 << 17
 
 
 @dataclass
 class StepResult:
-    """Lines a query (c0.., and `_from`, `_to` or `_at`), tuples counted a query, whether all is done, and when
-    something is due."""
+    """Result of a step: lines per query (c0.., and `_from`, `_to` or `_at`), tuples counted per query, whether all
+    queries have ended, and when the next event is due."""
 
     outputs: dict[str, pa.Table] = field(default_factory=dict)
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -51,9 +52,11 @@ class StepResult:
 
 
 class TaskRuntime:
+    """Runs the operators of one task by the method `mode`."""
+
     def __init__(self, task: Task, app: App, mode: str = DT) -> None:
         if mode not in (DT, NT):
-            raise ValueError(f"lifetime method {mode!r}; write 'dt' or 'nt'")
+            raise ValueError(f"the lifetime method must be 'dt' or 'nt'; got {mode!r}")
         self.task, self._signed, self._replicated, self._secret = task, mode == NT, app.replicated, app.secret
         self._nodes = list(dict.fromkeys(n for query in task.queries for n in query.root.walk()))
         relations = {n.stream for n in self._nodes if isinstance(n, Received)}
@@ -61,7 +64,7 @@ class TaskRuntime:
             s: ReceivedIntake(app.stream(s)) if s in relations else Intake(app.stream(s)) for s in task.streams
         }
         if self._signed and (relations or any(q.sent for q in task.queries)):
-            raise ValueError("between nodes tuples carry lifetimes: the method must be 'dt'")
+            raise ValueError("tuples between nodes carry lifetimes, so the lifetime method must be 'dt'")
         self._place = {node: i for i, node in enumerate(self._nodes)}
         self._children = [[self._place[child] for child in node.children] for node in self._nodes]
         self._roots = {q.name: self._place[q.root] for q in task.queries}
@@ -72,7 +75,7 @@ class TaskRuntime:
         self._lines = {q.name: SentRows(q) if q.sent else Lines(q, self._signed) for q in task.queries}
         self._streams = {q.name: q.streams for q in task.queries}
         self._now = BEFORE_TIME
-        self.watch: Watch | None = None  # called between operators: must be cheap, may raise to end the step
+        self.watch: Watch | None = None  # called before each operator; must be cheap, may raise to end the step
 
     def _make(self, node: PlanNode, number: int) -> Any:
         if isinstance(node, Scan):
@@ -81,7 +84,8 @@ class TaskRuntime:
         return spec_of(node).build(node, context)
 
     def _last_turns(self) -> list[int]:
-        """When each operator's message is looked at for the last time; results are written at the very end."""
+        """Returns the turn after which each operator's message is not read any more. Results are written at the very
+        end."""
         turns = [0] * len(self._nodes)
         for turn, place in enumerate(self._order):
             for child in self._children[place]:
@@ -93,7 +97,7 @@ class TaskRuntime:
     # --- steps ---------------------------------------------------------------------------------------------------
 
     def step(self, inputs: dict[str, StreamInput], give: Give | None = None) -> StepResult:
-        """Lines are given to `give` as they come, or lie in the result."""
+        """Takes a step. `give` gets the lines as they come; without it they are in the result."""
         result = StepResult()
         accepted: dict[str, tuple[int, int]] = {}
         for name, given in inputs.items():
@@ -122,12 +126,12 @@ class TaskRuntime:
 
     @property
     def due(self) -> int:
-        """When something will happen though nothing arrives."""
+        """The next time at which something happens even if nothing arrives."""
         return min((op.wanted if isinstance(op, Intake) else op.next_event for op in self._operators), default=FOREVER)
 
     def _stops(self, target: int) -> list[tuple[int, list[Query]]]:
-        """Where time must halt on its way to `target`: at the end of each query that ends, and at the target itself;
-        between them so often that the arrays of a step stay small enough for the processor's caches."""
+        """Returns the instants at which time halts on its way to `target`: at the end of each query that ends, at the
+        target itself, and so often in between that the arrays of a step fit the processor's caches."""
         ends: dict[int, list[Query]] = {}
         for query in self.task.queries:
             intakes = [self._intakes[s] for s in self._streams[query.name]]
@@ -150,13 +154,13 @@ class TaskRuntime:
         return sorted(ends.items())
 
     def _last(self, query: Query) -> int | None:
-        """The last timestamp of its streams: where it ends."""
+        """Returns the last timestamp of the query's streams, at which the query ends."""
         return max((at for s in self._streams[query.name] if (at := self._intakes[s].last) is not None), default=None)
 
     def _run_out(self, give: Give) -> None:
-        """From event to event, so that no death is told before it happens, as it would not be if tuples still arrived;
-        but not without end: beyond many events, the rest at once (a line's death may then be known at the very end
-        where it would be left open)."""
+        """Advances beyond the end of the streams, from event to event, so that no death is given out before it happens,
+        just as if tuples still arrived. After RUN_OUT_STEPS events the rest runs at once; then a line may get its death
+        at the very end that would otherwise stay open."""
         for _ in range(RUN_OUT_STEPS):
             due = min((op.next_event for op in self._operators), default=FOREVER)
             if due >= END_OF_TIME:
@@ -165,8 +169,8 @@ class TaskRuntime:
         self._advance(END_OF_TIME, give, marked=False)
 
     def _runs_out(self, query: Query) -> bool:
-        """Whoever receives a query's rows may go on beyond its last timestamp: it is told all that is still to happen,
-        which is finite unless something happens at every multiple of a span."""
+        """Whether the query's rows are computed beyond its last timestamp. A node that receives them may go on beyond
+        it, so it gets all that is still to happen. That is finite unless something happens periodically."""
         return not any(n.acts_periodically for n in query.root.walk())
 
     def _advance(self, now: int, give: Give, marked: bool = True) -> None:
@@ -176,8 +180,8 @@ class TaskRuntime:
     def _run(
         self, first: int, messages: dict[int, Message], now: int, write: Callable[[dict[int, Message], int], None]
     ) -> None:
-        """The operators from the first on, in order. Where one gives its step in stretches of time, those behind it run
-        a step for each."""
+        """Runs the operators from the turn `first` on, in order. If an operator gives its step in stretches of time,
+        the operators after it run one step per stretch."""
         for turn in range(first, len(self._order)):
             place = self._order[turn]
             operator = self._operators[place]
@@ -200,7 +204,7 @@ class TaskRuntime:
     def _cut(
         self, messages: dict[int, Message], turn: int, until: int
     ) -> tuple[dict[int, Message], dict[int, Message]]:
-        """What those behind this turn still look at, before and from `until`."""
+        """Cuts the messages that later turns still read into those before and those from `until`."""
         parts = {place: cut(message, [until]) for place, message in messages.items() if self._last_turn[place] > turn}
         return {place: before for place, (before, _) in parts.items()}, {
             place: after for place, (_, after) in parts.items()
@@ -219,8 +223,8 @@ class TaskRuntime:
             give(query.name, rest)
 
     def _known_ends(self, query: Query) -> Fills:
-        """Deaths ahead that are settled, for the rows of a query that ends (the direct method wrote them with the
-        rows)."""
+        """Returns settled deaths that lie ahead, for the rows of a query that ends. (The direct method wrote them with
+        the rows.)"""
         if not self._signed or query.root.is_stream:
             return Fills.none()
         return self._known_ends_of(query.root)
@@ -236,7 +240,7 @@ class TaskRuntime:
 
     @property
     def operators(self) -> tuple[Any, ...]:
-        """In the order they run, for those who measure them."""
+        """The operators in the order of the nodes, for measurements."""
         return tuple(self._operators)
 
     @property
@@ -246,11 +250,11 @@ class TaskRuntime:
 
     @property
     def waiting(self) -> int:
-        """Tuples taken in that time has not come to yet."""
+        """Number of tuples that were taken in and that time has not reached yet."""
         return sum(intake.held for intake in self._intakes.values())
 
     def memory(self, ledger: Ledger | None = None) -> list[Holding]:
-        """What each operator holds, by its own accounting."""
+        """Reports what each operator holds."""
         ledger = ledger or Ledger()
         lines = [lines_holding(name, lines, ledger) for name, lines in self._lines.items() if lines.held]
         return lines + holdings(self._nodes, self._operators, self._serves, ledger)
@@ -282,8 +286,8 @@ class TaskRuntime:
 
 
 def _order(nodes: list[PlanNode]) -> list[int]:
-    """The order in which operators run: children first, and the shares of a join right behind it, since its message
-    cannot be cut."""
+    """Returns the order in which operators run: children first, and operators that must run directly after their child
+    right behind it."""
     after: dict[PlanNode, list[int]] = {}
     for place, node in enumerate(nodes):
         if node.children and spec_of(node).runs_after_child:

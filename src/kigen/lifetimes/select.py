@@ -1,8 +1,8 @@
-"""Selection, projection and union: the result's lifetime is the input's, so times, holders and fills are just handed
-on.
+"""Selection, projection and union. The result has the input's lifetimes, so times, holders and fills are passed on
+unchanged.
 
-The same code serves both methods; with negative tuples there are twice the messages, and every expression is evaluated
-twice.
+The same code serves both methods. With negative tuples there are twice as many messages, and every expression is
+evaluated twice.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from kigen.plan.types import arrow_schema
 
 
 class FilterOperator(Operator):
+    """Keeps the rows for which the predicate is true."""
+
     hands_on_ends = True
 
     def __init__(self, node: Filter) -> None:
@@ -37,7 +39,7 @@ class FilterOperator(Operator):
 
 
 class ProjectOperator(Operator):
-    """Expressions that nobody above looks at are not evaluated."""
+    """Evaluates expressions, except those that nothing above reads."""
 
     hands_on_ends = True
 
@@ -58,8 +60,8 @@ class ProjectOperator(Operator):
 
 
 class UnionOperator(Operator):
-    """Holders may meet twice (a relation united with itself); ids of negative tuples may not, so each branch salts
-    them."""
+    """Puts its inputs together. Two tuples may have the same holder (a relation united with itself), but negative
+    tuples need different ids, so each branch salts them."""
 
     hands_on_ends = True
 

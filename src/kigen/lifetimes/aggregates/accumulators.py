@@ -1,5 +1,5 @@
-"""Per-group values that a sweep cumulates: counts, exact sums, greatest and least. Arrays by slot; results at every
-position.
+"""Values per group that a sweep adds up: counts, exact sums, greatest and least. State is an array by slot; results are
+given at every position.
 
 A *position* is a state of a group: before the step, or after one of its runs. Results are computed at all positions at
 once, so a change is a difference between neighbours.
@@ -28,6 +28,7 @@ _Number = TypeVar("_Number", np.int64, np.int32)
 def grown(
     array: np.ndarray[Any, np.dtype[_Number]], capacity: int, fill: int = 0
 ) -> np.ndarray[Any, np.dtype[_Number]]:
+    """Extends an array to `capacity` with `fill`."""
     if len(array) >= capacity:
         return array
     return np.concatenate([array, np.full(capacity - len(array), fill, dtype=array.dtype)])
@@ -35,12 +36,13 @@ def grown(
 
 @dataclass(frozen=True)
 class Positions:
-    """Position 0 of each touched slot is its state before the step; one more after each run."""
+    """Positions of the groups that a step touches. A group's first position is its state before the step; one more
+    follows after each run."""
 
     runs: Runs
-    of_run: Ints  # position of each run
-    before: Ints  # position of each slot's state before, by the slot's ordinal
-    stop: Ints  # first position behind each slot, by ordinal
+    of_run: Ints  # position after each run
+    before: Ints  # position before the step, by the slot's ordinal
+    stop: Ints  # first position after those of the slot, by ordinal
     slots: Ints  # touched slots, by ordinal
 
     @staticmethod
@@ -56,7 +58,7 @@ class Positions:
         return len(self.runs) + len(self.slots)
 
     def spread(self, per_event: Ints, by_slot: Ints) -> Ints:
-        """The cumulated value at every position; `by_slot` is brought up to date. One cumulation, as in
+        """Returns the running total at every position, and updates `by_slot`. It needs one cumulative sum, as in
         `Runs.cumulated`."""
         total = self.runs.total(per_event)
         initial = by_slot[self.slots]
@@ -69,7 +71,7 @@ class Positions:
         return np.cumsum(out, out=out)
 
     def where(self, alive: Mask, results: list[Result]) -> Ints:
-        """The positions at which a group's row appears, vanishes or changes its values."""
+        """Returns the positions at which a group's row appears, vanishes or changes its values."""
         differs = results[0].differs.copy() if results else np.zeros(len(self), dtype=np.bool_)
         for result in results[1:]:
             differs |= result.differs
@@ -79,7 +81,7 @@ class Positions:
         return np.flatnonzero(changed)
 
     def constant(self, by_slot: Ints) -> Ints:
-        """The value at every position of something that no event touches."""
+        """Returns the value at every position of a state that no event changes."""
         return np.repeat(by_slot[self.slots], self.stop - self.before)
 
 
@@ -101,17 +103,18 @@ def _differs(values: np.ndarray[Any, Any], null: Mask) -> Mask:
 
 
 class ArgumentState:
-    """All aggregates of one argument column: how many are not NULL (all, as long as none was), their exact sum."""
+    """State of all aggregates of one argument column: the number of values that are not NULL, and their exact sum."""
 
     def __init__(self, type_: Type | None, summed: bool) -> None:
         self.type, self.summed = type_, summed
-        self.count: Ints | None = None  # by slot; None: no NULL yet, so it is the number of tuples
+        self.count: Ints | None = None  # by slot; None: there was no NULL yet, so it equals the number of tuples
         self.limbs: dict[int, Ints] = {}
         self._counts: Ints = np.zeros(0, dtype=np.int64)
         self._sums: dict[int, Ints] = {}
 
     def sweep(self, positions: Positions, column: pa.Array, sign: Ints, rows: tuple[Ints, Ints], capacity: int) -> None:
-        """`rows` are the tuples alive: by slot before the step, and at every position."""
+        """Adds the events of a step. `rows` are the numbers of live tuples: by slot before the step, and at every
+        position."""
         weight = sign
         if column.null_count and self.count is None:
             self.count = rows[0].copy()
@@ -162,8 +165,8 @@ class ArgumentState:
 
 
 def ranked(column: pa.Array) -> tuple[Ints, pa.Array]:
-    """Ranks (0 the least; -1 for NULL) and the distinct values by rank; NaN is the greatest, strings compare as UTF-8
-    bytes."""
+    """Returns ranks (0 is the least, -1 stands for NULL) and the distinct values by rank. NaN is the greatest; strings
+    compare as UTF-8 bytes."""
     if pa.types.is_boolean(column.type):
         ranks, values = ranked(column.cast(pa.int8()))
         return ranks, values.cast(pa.bool_())
@@ -181,7 +184,7 @@ def ranked(column: pa.Array) -> tuple[Ints, pa.Array]:
 
 
 def extreme(column: pa.Array, paint: Callable[[Ints], Ints], least: bool) -> Result:
-    """MIN or MAX at every position. `paint` gives the greatest of the ranks alive at each position, -1 where there is
+    """Computes MIN or MAX at every position. `paint` returns the greatest live rank at each position, -1 where there is
     none."""
     ranks, values = ranked(column)
     top = len(values) - 1

@@ -1,8 +1,8 @@
 """GROUP BY and global aggregates. A group's row opens and closes where its values change, never at a batch boundary.
 
-State: the keys and accumulators by slot, the open row's id by slot, and (direct method, or MIN/MAX) the living tuples'
-key and argument columns. A group whose last tuple died is forgotten. Cost a step: its events, sorted once; MIN/MAX also
-look at all living tuples of the groups touched.
+State: the keys and accumulators by slot, the id of the open row by slot, and (direct method, or MIN/MAX) the key and
+argument columns of the live tuples. A group is forgotten when its last tuple dies. Cost per step: one sort of its
+events; MIN and MAX also look at all live tuples of the groups touched.
 """
 
 from __future__ import annotations
@@ -29,20 +29,21 @@ _SUMS = (AggFunc.SUM, AggFunc.AVG)
 
 
 class AggregateOperator(Operator):
+    """Runs an aggregate. `needed` are the key columns that something above reads."""
+
     def __init__(self, node: Aggregate, number: int, signed: bool, needed: set[int], secret: int = 0) -> None:
         self.node, self._signed, self._needed = node, signed, needed
         self._living = any(a.func in _EXTREMES for a in node.aggs)
         schema = node.child.schema
-        self._kept = sorted(
-            {a.arg for a in node.aggs if a.arg is not None}
-        )  # child columns that living tuples must carry
+        # Child columns that live tuples must carry.
+        self._kept = sorted({a.arg for a in node.aggs if a.arg is not None})
         self._groups = Groups(tuple(schema[k] for k in node.keys), secret)
-        self._slots = self._groups.slots
+        self._key_table = self._groups.key_table
         self._input = Lifecycle(schema, self._assign, signed, self._kept, self._living)
         self._presence = [Lifecycle(w.schema, self._assign_global, signed, ()) for w in node.presence]
-        self._rows: Ints = np.zeros(0, dtype=np.int64)  # tuples alive, by slot
-        self._present: Ints = np.zeros(0, dtype=np.int64)  # what decides whether the group has its row
-        self._open: Ints = np.zeros(0, dtype=np.int64)  # id of the open row, or NO_HOLDER
+        self._rows: Ints = np.zeros(0, dtype=np.int64)  # live tuples, by slot
+        self._present: Ints = np.zeros(0, dtype=np.int64)  # live tuples of the presence windows, by slot
+        self._open: Ints = np.zeros(0, dtype=np.int64)  # id of the open row, or NO_HOLDER, by slot
         self._arguments = {a.arg: self._argument(a.arg) for a in node.aggs if a.arg is not None}
         self._next_id = number << HOLDER_BITS
         self._now = BEFORE_TIME
@@ -58,40 +59,41 @@ class AggregateOperator(Operator):
         return self._groups.assign(keys, rows)
 
     def _assign_global(self, columns: pa.RecordBatch, rows: int) -> Ints:
-        slot, _ = self._slots.assign(np.zeros(min(rows, 1), dtype=np.int64))
+        slot, _ = self._key_table.assign(np.zeros(min(rows, 1), dtype=np.int64))
         return np.repeat(slot, rows)
 
     def step(self, inputs: list[Message], now: int) -> Message:
         before, self._now = self._now, now
         rows = self._input.events(inputs[0], now)
-        marks = [p.events(m, now) for p, m in zip(self._presence, inputs[1:], strict=True)]
-        if not len(rows) and not any(len(m) for m in marks):
+        presence = [p.events(m, now) for p, m in zip(self._presence, inputs[1:], strict=True)]
+        if not len(rows) and not any(len(p) for p in presence):
             return Signed.empty(self.node.schema) if self._signed else Block.empty(self.node.schema)
-        slot = np.concatenate([rows.slot, *(m.slot for m in marks)]) if marks else rows.slot
-        runs = group_runs(slot, np.concatenate([rows.time, *(m.time for m in marks)]))
+        slot = np.concatenate([rows.slot, *(p.slot for p in presence)]) if presence else rows.slot
+        runs = group_runs(slot, np.concatenate([rows.time, *(p.time for p in presence)]))
         positions = Positions.of(runs)
-        alive = self._alive(positions, rows, marks)
+        alive = self._alive(positions, rows, presence)
         results = self._results(positions, rows, len(slot) - len(rows), before)
         opened, closed = self._changes(positions, alive, results)
         self._forget(positions)
         return as_signed(opened, closed) if self._signed else as_block(opened, closed)
 
-    def _alive(self, positions: Positions, rows: Events, marks: list[Events]) -> Mask:
-        capacity = self._slots.capacity
+    def _alive(self, positions: Positions, rows: Events, presence: list[Events]) -> Mask:
+        """Returns at which positions the group has a row."""
+        capacity = self._key_table.capacity
         self._rows, self._present = grown(self._rows, capacity), grown(self._present, capacity)
         self._open = grown(self._open, capacity, NO_HOLDER)
-        others = sum(len(m) for m in marks)
+        others = sum(len(p) for p in presence)
         self._rows_before = self._rows.copy() if self._newly_null(rows) else self._rows
         count = positions.spread(np.concatenate([rows.sign, np.zeros(others, dtype=np.int64)]), self._rows)
         self._count = count
         if not self.node.presence:
             return count > 0
-        marked = np.concatenate([np.zeros(len(rows), dtype=np.int64), *(m.sign for m in marks)])
-        return positions.spread(marked, self._present) > 0
+        present = np.concatenate([np.zeros(len(rows), dtype=np.int64), *(p.sign for p in presence)])
+        return positions.spread(present, self._present) > 0
 
     def _newly_null(self, rows: Events) -> bool:
-        """Whether an argument may have NULLs for the first time (as marks of presence have): then its count is kept
-        apart."""
+        """Whether an argument may get its first NULLs; from then on its count is kept apart. Presence events count as
+        NULLs."""
         if self.node.presence:
             return True
         return any(
@@ -105,7 +107,7 @@ class AggregateOperator(Operator):
         for column, argument in self._arguments.items():
             array = rows.columns.column(self._kept.index(column))
             columns[column] = pa.concat_arrays([array, pa.nulls(others, type=array.type)]) if others else array
-            argument.sweep(positions, columns[column], sign, (self._rows_before, self._count), self._slots.capacity)
+            argument.sweep(positions, columns[column], sign, (self._rows_before, self._count), self._key_table.capacity)
         living = self._intervals(positions, before) if self._living else None
         return [self._result(a, positions, living) for a in self.node.aggs]
 
@@ -125,12 +127,12 @@ class AggregateOperator(Operator):
         return extreme(chunk.columns.column(self._kept.index(agg.arg)), paint, agg.func is AggFunc.MIN)
 
     def _intervals(self, positions: Positions, before: int) -> tuple[Chunk, Ints, Ints]:
-        """The tuples of touched groups that lived during this step, each as a range of positions."""
+        """Returns the tuples of touched groups that lived during this step, each as a range of positions."""
         assert self._input.alive is not None
         assert self._input.dead is not None
         chunk = Chunk.concat([self._input.dead, self._input.alive.everything()], self._input.schema)
         assert chunk.key is not None
-        ordinal_of = np.full(self._slots.capacity, -1, dtype=np.int64)
+        ordinal_of = np.full(self._key_table.capacity, -1, dtype=np.int64)
         ordinal_of[positions.slots] = np.arange(len(positions.slots))
         ordinal = ordinal_of[chunk.key]
         touched = ordinal >= 0
@@ -156,7 +158,7 @@ class AggregateOperator(Operator):
         opened = Opened(
             self._columns(slot[is_alive], here[is_alive], results), time[is_alive], end[is_alive], ids[is_alive]
         )
-        if not self._signed:  # only rows opened in earlier steps have holders to fill
+        if not self._signed:  # only rows of earlier steps have holders to fill
             was_alive, old = was_alive & first, None
         else:
             old = self._columns(slot[was_alive], here[was_alive] - 1, results)
@@ -184,7 +186,7 @@ class AggregateOperator(Operator):
 
     @property
     def held(self) -> int:
-        return self._input.held + sum(p.held for p in self._presence) + len(self._slots)
+        return self._input.held + sum(p.held for p in self._presence) + len(self._key_table)
 
     @property
     def kept_of_inputs(self) -> tuple[Lifecycle, ...]:
@@ -215,7 +217,7 @@ class AggregateOperator(Operator):
 
 
 def _position(positions: Positions, ordinal: Ints, time: Ints) -> Ints:
-    """The position of the run at (slot, time); any position where there is no such run."""
+    """Returns the position after the run at (slot, time), and an arbitrary one where there is no such run."""
     runs: Runs = positions.runs
     times = np.unique(runs.time)
     width = len(times) + 1

@@ -1,9 +1,9 @@
-"""Exact sums of doubles and integers, so that a sum never depends on the order of arrival, the batches, or what has
+"""Exact sums of doubles and integers: a sum does not depend on the order of arrival, on batches, or on what has
 expired.
 
-A finite double is an integer times a power of two; it is cut into three limbs of 32 bits on an absolute grid (limb b
-counts units of 2**(32*b)). Limbs are added and subtracted as int64: exact for up to 2**30 terms. Infinities and NaN are
-counted apart. An integer is two limbs. Cost: one pass a limb; ordinary data touches 3 or 4 limbs.
+A finite double is an integer times a power of two. It is cut into three limbs of 32 bits on an absolute grid: limb b
+counts units of 2**(32*b). Limbs are added and subtracted as int64, which is exact for up to 2**30 terms. Infinities and
+NaN are counted apart. An integer has two limbs. Cost: one pass per limb; ordinary data touches 3 or 4 limbs.
 """
 
 from __future__ import annotations
@@ -48,14 +48,15 @@ def limbs_of_doubles(values: Doubles) -> Limbs:
 
 
 def limbs_of_integers(values: Ints) -> Limbs:
-    """Small numbers need no cutting: 2**30 of them cannot exceed int64, and a limb may hold more than its 32 bits."""
+    """Cuts integers into limbs. Small numbers are not cut: 2**30 of them cannot exceed int64, and a limb may hold more
+    than 32 bits."""
     if len(values) and int(values.min()) > -_SMALL and int(values.max()) < _SMALL:
         return {0: values}
     return {0: values & _LOW, 1: values >> 32}
 
 
 def normalised(limbs: Limbs) -> Limbs:
-    """Carry upwards, so that every limb but the highest is in [0, 2**32): one form for one value."""
+    """Carries upwards, so that every limb except the highest is in [0, 2**32). Each value then has one form."""
     places = sorted(b for b in limbs if b < POS_INF)
     if not places:
         return {}
@@ -75,23 +76,23 @@ def normalised(limbs: Limbs) -> Limbs:
 
 
 def to_doubles(limbs: Limbs, size: int) -> Doubles:
-    """The sums as doubles, each the nearest to the exact sum (ties to even)."""
+    """Returns the sums as doubles, each the nearest to the exact sum (ties to even)."""
     if limbs.keys() == {0}:
         return limbs[0].astype(np.float64)
     exact = normalised(limbs)
     if not exact:
         return _with_specials(np.zeros(size, dtype=np.float64), limbs)
     negative = exact[max(exact)] < 0
-    if bool(negative.any()):  # work on magnitudes
+    if bool(negative.any()):  # the rounding works on magnitudes
         exact = normalised({b: np.where(negative, -v, v) for b, v in exact.items()})
     total = _nearest(exact, size)
     return _with_specials(np.where(negative, -total, total), limbs)
 
 
 def _nearest(exact: Limbs, size: int) -> Doubles:
-    """Of sums that are not negative: their first 64 bits, and whether any bit follows, decide how the first 53 are
+    """Rounds sums that are not negative. Their first 64 bits, and whether any bit follows, decide how the first 53 are
     rounded."""
-    top = np.full(size, min(exact), dtype=np.int64)  # the highest limb that is not 0
+    top = np.full(size, min(exact), dtype=np.int64)  # grid position of the highest limb that is not 0
     first, second, third = (np.zeros(size, dtype=np.uint64) for _ in range(3))
     more = np.zeros(size, dtype=np.bool_)
     found = np.zeros(size, dtype=np.bool_)
@@ -107,9 +108,8 @@ def _nearest(exact: Limbs, size: int) -> Doubles:
         third = np.where(found & (depth == 2), limb, third)
         more |= some & (depth > 2)
     high = (first << np.uint64(32)) | second
-    shift = (63 - (np.frexp(first.astype(np.float64))[1] + 31)).astype(
-        np.uint64
-    )  # leading zeros; the first limb has up to 32 bits
+    # Leading zeros; the first limb has up to 32 bits.
+    shift = (63 - (np.frexp(first.astype(np.float64))[1] + 31)).astype(np.uint64)
     shift[~found] = 0
     bits = (high << shift) | (third >> (np.uint64(32) - shift))
     more |= (third & ((np.uint64(1) << (np.uint64(32) - shift)) - np.uint64(1))) != 0
@@ -131,7 +131,7 @@ def _with_specials(total: Doubles, limbs: Limbs) -> Doubles:
 
 
 def to_integers(limbs: Limbs, size: int) -> tuple[Ints, np.ndarray[Any, np.dtype[np.bool_]]]:
-    """The sums as int64, and where they do not fit."""
+    """Returns the sums as int64, and where they do not fit."""
     if not limbs:
         return np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.bool_)
     low = limbs[0]

@@ -1,8 +1,8 @@
-"""The greatest value alive in every run: intervals of runs, each with a value, painted over a table of powers of two
-and pushed down.
+"""Finds the greatest value alive in every run: intervals of runs, each with a value, are painted over a table of powers
+of two and pushed down.
 
-For MIN and MAX the deaths need no order and no heap: interval [i, j) is covered by two blocks of length 2**k, the table
-keeps the greatest value a block, and each level hands its values to the two halves below. Cost: O((runs + intervals)
+MIN and MAX thus need no order of deaths and no heap. Interval [i, j) is covered by two blocks of length 2**k, the table
+keeps the greatest value per block, and each level passes its values to the two halves below. Cost: O((runs + intervals)
 log runs) in vector passes.
 """
 
@@ -12,11 +12,12 @@ import numpy as np
 
 from kigen.lifetimes.blocks import Ints
 
-NOTHING = -1  # rank where no interval covers
+NOTHING = -1  # rank of a position that no interval covers
 
 
 def greatest(begin: Ints, stop: Ints, rank: Ints, size: int) -> Ints:
-    """For each position below `size`, the greatest `rank` (>= 0) of the intervals [begin, stop) over it, or NOTHING."""
+    """Returns, for each position below `size`, the greatest `rank` (>= 0) of the intervals [begin, stop) over it, or
+    NOTHING."""
     length = stop - begin
     keep = length > 0
     begin, stop, rank, length = begin[keep], stop[keep], rank[keep], length[keep]

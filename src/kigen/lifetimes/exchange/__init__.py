@@ -1,1 +1,1 @@
-"""Relations that travel between nodes: rows sent, rows received, one order for replicas."""
+"""Relations that travel between nodes: rows sent, rows received, and one order for all replicas."""

@@ -1,10 +1,10 @@
-"""One order for what operators leave unordered, so that two replicas of a node, fed the same steps, give the same rows
-with the same ids.
+"""Orders the output of operators, so that two replicas of a node that take the same steps give the same rows with the
+same ids.
 
-Within a step a relation has no order, and operators give tuples as their own structures hold them, which depend on when
-state was last saved and loaded. Replicas of one node must agree row by row: here tuples are ordered by their times,
-their open holder, and their content; equal ones cannot be told apart. Cost: one sort a step and a hash a tuple, paid by
-nodes with a standby only.
+Within a step a relation has no order. Operators give tuples in the order of their own data structures, which depends on
+when state was last saved and loaded. Replicas of one node must agree row by row, so this module orders tuples by their
+times, their open holder and their content. Tuples that are equal in all of these are interchangeable. Cost: one sort
+per step and one hash per tuple, only on nodes with a standby.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kigen.lifetimes.live_tuples import Chunk
 
 
 def ordered(block: Block) -> Block:
-    """The same news in the one order; beside a known death no holder."""
+    """Orders the tuples and fills of a block. A tuple with a known death loses its holder."""
     holder = _open(block.holder, block.end)
     content = row_keys(block.columns, len(block), range(block.columns.num_columns))
     order = np.lexsort((content, holder, block.end, block.start))
@@ -32,7 +32,7 @@ def ordered_fills(fills: Fills) -> Fills:
 
 
 def pair_order(left: Chunk, right: Chunk) -> Ints:
-    """Of matched tuples side by side."""
+    """Returns the order of matched tuples, given side by side."""
     keys: list[Ints] = []
     for chunk in (right, left):
         keys.append(row_keys(chunk.columns, len(chunk), range(chunk.columns.num_columns)))

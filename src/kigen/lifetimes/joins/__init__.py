@@ -1,1 +1,1 @@
-"""Joins: of two relations, shared by several queries, or run slice by slice."""
+"""Joins: two relations, and joins that several queries share."""

@@ -1,8 +1,8 @@
-"""Finds all places of a range whose value exceeds a bound: a tree of greatest values over an array.
+"""Finds all positions of a range whose value exceeds a bound, with a tree of greatest values over an array.
 
-Level 0 is the array itself; a place of level k holds the greatest of two places of level k - 1. Invariant: a place
-holds at least the greatest value below it. Values may only sink; `sank` brings the tree up to date along the paths of
-the places that changed. Cost: building is linear; a search costs O((found + 1) log size) per range, all ranges at once
+Level 0 is the array itself; an element of level k is the greatest of two elements of level k - 1. Invariant: an element
+is at least the greatest value below it. Values may only decrease; `sank` updates the tree along the paths of the
+positions that changed. Cost: building is linear; a search costs O((found + 1) log size) per range, all ranges at once
 in vector passes.
 """
 
@@ -16,8 +16,10 @@ from kigen.lifetimes.blocks import Ints, no_ints
 
 
 class GreatestTree:
+    """A tree of greatest values."""
+
     def __init__(self, values: Ints) -> None:
-        """`values` is kept, not copied."""
+        """Builds the tree. `values` is kept, not copied."""
         self._levels = [values]
         while len(self._levels[-1]) > 1:
             below = self._levels[-1]
@@ -26,13 +28,13 @@ class GreatestTree:
             self._levels.append(np.append(level, below[-1]) if len(below) % 2 else level)
 
     def sank(self, index: Ints) -> None:
-        """The values at these places are less than before."""
+        """Updates the tree after the values at these positions have decreased."""
         for below, level in pairwise(self._levels):
             index = np.unique(index >> 1)
             level[index] = np.maximum(below[2 * index], below[np.minimum(2 * index + 1, len(below) - 1)])
 
     def above(self, begin: Ints, stop: Ints, bound: Ints) -> tuple[Ints, Ints]:
-        """Pairs (number of the range, place in begin:stop) of values greater than the range's bound."""
+        """Returns pairs (number of the range, position in begin:stop) of values greater than the range's bound."""
         mine, place = no_ints(), no_ints()
         for level, (new_mine, new_place) in zip(
             reversed(self._levels), reversed(self._covers(begin, stop, bound)), strict=True
@@ -48,8 +50,8 @@ class GreatestTree:
         return mine, place
 
     def _covers(self, begin: Ints, stop: Ints, bound: Ints) -> list[tuple[Ints, Ints]]:
-        """For each level the places that together cover the ranges, each place at the highest level possible; only
-        those that exceed."""
+        """Returns for each level the elements that together cover the ranges, each at the highest level possible, and
+        only those that exceed the bound."""
         mine = np.arange(len(begin))
         covers = []
         for level in self._levels:

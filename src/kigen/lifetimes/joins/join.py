@@ -1,12 +1,13 @@
-"""The join of two relations: pairs of equal keys whose lifetimes overlap, alive on the overlap.
+"""The join of two relations: pairs of equal keys whose lifetimes overlap. A pair lives during the overlap.
 
-Each side is kept in pieces ordered by key and birth; births probe the other side and meet only what is alive with them.
-Direct method: a pair's death is the earlier of the two; while that is not settled the pair carries a holder of its own,
-found again when either tuple's holder is filled or time passes the bound. Negative-tuple method: deaths probe the other
-side as births do.
+Each side is kept in pieces ordered by key and birth. Births probe the other side and meet only tuples that are alive at
+the same time. In the direct method a pair dies with the first of its two tuples. While that death is not settled, the
+pair carries a holder of its own; it is found again when the holder of either tuple is filled or when time passes the
+bound. In the negative-tuple method deaths probe the other side as births do.
 
-A step that would make very many pairs is run in stretches of time (`pieces`), so that the operators above see them bit
-by bit. Cost: O((tuples + pairs) log window) per step, where pairs are those of equal keys and overlapping lifetimes.
+A step that would make very many pairs runs in stretches of time (`pieces`), so that the operators above see the pairs
+in portions. Cost: O((tuples + pairs) log window) per step, where pairs are those of equal keys and overlapping
+lifetimes.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ from kigen.plan.logical import Join
 
 
 class JoinBase(Pairing):
+    """Base of joins: keeps both sides and finds the pairs of a step. `whole`: a step is never cut."""
+
     def __init__(self, node: Join, number: int, scope: JoinScope | None = None, whole: bool = False) -> None:
         super().__init__(node, scope)
         self._number = number
-        self._whole = whole  # a step is never cut
+        self._whole = whole
         comparing = [
             Comparing.of(self._kept[0].index(c.left), c.op, self._kept[1].index(c.right)) for c in node.comparisons
         ]
@@ -42,8 +45,9 @@ class JoinBase(Pairing):
     def _stretches(
         self, left: Block, right: Block, now: int, more: Loads = ()
     ) -> Iterator[tuple[int, Iterator[Matches]]]:
-        """The step in stretches of time: until when, and the pairs born in it, to be taken before the next. Both sides
-        are taken in; what died stays until `_expire`. `more` are other rows that the step makes."""
+        """Yields the step in stretches of time: until when each one goes, and the pairs born in it, which must be taken
+        before the next stretch. Adds the new tuples to both sides; dead tuples stay until `_expire`. `more` are other
+        rows that the step makes."""
         new_left, new_right = self._keyed(left.without_ghosts(), 0), self._keyed(right.without_ghosts(), 1)
         self._sides[0].fill(left.fills)
         self._sides[1].fill(right.fills)
@@ -66,8 +70,8 @@ class JoinBase(Pairing):
         return sum(max(side.row_bytes, keyed.row_bytes) for side, keyed in zip(self._sides, new, strict=True))
 
     def _pairs_of(self, by_right: Found, by_left: Found, left: Keyed) -> Iterator[Matches]:
-        """New right tuples with those of the left side, new left tuples with those of the right side, which has the new
-        ones already."""
+        """Yields new right tuples with tuples of the left side, then new left tuples with tuples of the right side,
+        which already has the new ones."""
         yield from (matches.swapped() for matches in self._sides[0].matches(by_right))
         yield from self._sides[1].matches(by_left)
         self._sides[0].add(left.chunk, left.keys)
@@ -78,7 +82,7 @@ class JoinBase(Pairing):
 
     @property
     def formed(self) -> int:
-        """Pairs looked at so far."""
+        """Number of pairs looked at so far."""
         return sum(side.formed for side in self._sides)
 
     @property
@@ -94,13 +98,14 @@ class JoinBase(Pairing):
 
     def load(self, state: State) -> None:
         for number, (side, saved) in enumerate(zip(self._sides, state["sides"], strict=True)):
-            for piece in saved.get("pieces", [saved]):  # formerly one piece, with all columns
+            for piece in saved.get("pieces", [saved]):  # older formats have one piece with all columns
                 piece["chunk"]["columns"] = self._narrow(piece["chunk"]["columns"], number)
                 piece["keys"] = self._saved_keys(piece, number)
             side.load(saved)
 
     def _saved_keys(self, piece: State, side: int) -> Ints:
-        """Keys that are no values are made anew: they may have been made with another secret."""
+        """Returns the keys of a saved piece. Keys that are not column values are computed again, because they may have
+        been made with another secret."""
         if not self._confirmed:
             keys: Ints = piece["keys"]
             return keys
@@ -109,14 +114,15 @@ class JoinBase(Pairing):
 
 
 class DirectJoin(JoinBase):
+    """The join of the direct method."""
+
     def __init__(self, node: Join, number: int, scope: JoinScope | None = None, replicated: bool = False) -> None:
-        super().__init__(
-            node, number, scope, whole=replicated
-        )  # where a step is cut depends on how state lies, and replicas must agree
+        # Where a step is cut depends on the layout of state, and replicas must agree.
+        super().__init__(node, number, scope, whole=replicated)
         self._replicated = replicated
         self._next_holder = number << HOLDER_BITS
-        # pairs without a settled death, found by the holder of their left or right tuple, or by their bound; `start` is
-        # the pair's holder
+        # Pairs without a settled death, found by the holder of their left or right tuple, or by their bound. `start` is
+        # the pair's holder.
         self._by_holder = (Waiting(()), Waiting(()))
         self._by_bound = Expiring(())
 
@@ -142,7 +148,8 @@ class DirectJoin(JoinBase):
             yield Matches(left.take(order), right.take(order))
 
     def _settle(self, left: Fills, right: Fills, now: int) -> Fills:
-        """Deaths of earlier pairs. A pair found twice gives two fills of one holder; the earlier counts."""
+        """Returns the deaths of earlier pairs. A pair that is found twice gives two fills of one holder; the earlier
+        one counts."""
         found = [self._by_holder[0].fill(left), self._by_holder[1].fill(right), self._by_bound.pop(now)]
         return Fills.concat([Fills(chunk.start, chunk.end) for chunk in found]).sorted()
 
@@ -184,7 +191,7 @@ class DirectJoin(JoinBase):
 
     @property
     def next_event(self) -> int:
-        return FOREVER  # a pair's death was told when the pair was made
+        return FOREVER  # a known death of a pair was given out with the pair
 
     @property
     def held(self) -> int:
@@ -209,6 +216,8 @@ def _pending(pair: Ints, end: Ints, holder: Ints) -> Chunk:
 
 
 class NegativeJoin(JoinBase):
+    """The join of the negative-tuple method."""
+
     hands_on_ends = True
 
     def pieces(self, inputs: list[Message], now: int) -> Iterator[tuple[int, Message]]:
@@ -231,8 +240,8 @@ class NegativeJoin(JoinBase):
             yield until, Signed.concat([Signed.empty(self.node.schema), *births, *deaths])
 
     def _widowed(self, side: int, dead: Block) -> Found:
-        """The tuples of `side` whose pair with a dying one ends: born before, and dying no earlier. Of two that die at
-        once the left one reports it."""
+        """Finds the tuples of `side` whose pair with a dying tuple ends: born before, and dying no earlier. If both die
+        at the same instant, the left one ends the pair."""
         keyed = self._keyed(dead, 1 - side)
         at = keyed.chunk.start
         return self._sides[side].find(keyed.chunk, keyed.keys, at - 1 if side else at, at)
@@ -245,7 +254,7 @@ class NegativeJoin(JoinBase):
         return message if passes is None else message.filter(passes)
 
     def known_ends(self, inputs: list[Fills]) -> Fills:
-        """Pairs of two tuples whose deaths are both settled end with the earlier."""
+        """Returns the pairs whose tuples both have settled deaths; a pair ends with the earlier one."""
         left, right = (Keyed(*side.everything(fills)) for side, fills in zip(self._sides, inputs, strict=True))
         other = self._sides[1].beside(right.chunk, right.keys)
         found = find(other, left)
@@ -258,7 +267,7 @@ class NegativeJoin(JoinBase):
 
 
 def _deaths(message: Signed) -> Block:
-    """The negative tuples alone, each as an instant."""
+    """Returns the negative tuples alone, each as an instant."""
     dead = message.filter(message.sign < 0)
     return Block(dead.columns, dead.at, dead.at, dead.id, Fills.none())
 

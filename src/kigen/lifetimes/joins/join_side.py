@@ -1,8 +1,8 @@
-"""One side of a join: the living tuples in pieces ordered by key and birth, few and of growing size, so that a probe
-costs a search in each.
+"""One side of a join: the live tuples in pieces ordered by key and birth. The pieces are few and of growing size, and a
+probe costs one search in each.
 
-Adding a block may merge it with pieces of its own size or less, dropping the dead; so a tuple is moved O(log window)
-times in its life. No piece grows beyond what Arrow's 32-bit text offsets can hold.
+Adding a block may merge it with pieces of its own size or smaller, without their dead tuples; so a tuple is moved O(log
+window) times in its life. No piece grows beyond what Arrow's 32-bit text offsets can hold.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from kigen.lifetimes.live_tuples import Chunk, State
 from kigen.lifetimes.sweeps.sorted_search import overlap
 from kigen.plan.types import Schema
 
-MOST_PAIRS = 1 << 20  # made at once
-FEW_PAIRS = 1 << 10  # never too many, whatever their size
-MOST_BYTES = 1 << 28  # of their columns
-_PIECE_BYTES = 1 << 29  # of a piece: text offsets have 32 bits
+MOST_PAIRS = 1 << 20  # that are made at once
+FEW_PAIRS = 1 << 10  # so many may always be made at once, whatever their size
+MOST_BYTES = 1 << 28  # of the columns of pairs that are made at once
+_PIECE_BYTES = 1 << 29  # limit of a piece: text offsets have 32 bits
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -36,13 +36,13 @@ class Comparing:
 
     @staticmethod
     def of(left: int, op: str, right: int) -> tuple[Comparing, Comparing]:
-        """For the left side, probed by right tuples; and for the right side."""
+        """Returns the condition for the left side, which right tuples probe, and the one for the right side."""
         return Comparing(left, op, right), Comparing(right, _FLIPPED[op], left)
 
 
 @dataclass(frozen=True)
 class Matches:
-    """Pairs of equal keys whose lifetimes meet, left and right tuple side by side."""
+    """Pairs of equal keys whose lifetimes overlap, left and right tuples side by side."""
 
     left: Chunk
     right: Chunk
@@ -56,8 +56,8 @@ class Matches:
 
 @dataclass(frozen=True)
 class Found:
-    """The candidates of probes in all pieces, before pairs are made. `order` gives the places of the probes, which are
-    by key."""
+    """The candidates of probes in all pieces, before pairs are made. `order` maps probes, which are ordered by key, to
+    tuples of the chunk."""
 
     chunk: Chunk
     order: Ints | None
@@ -68,7 +68,7 @@ class Found:
         return sum(met.total for _, _, met in self.met)
 
     def per_probe(self) -> Ints:
-        """How many candidates each tuple of the chunk has."""
+        """Returns the number of candidates of each tuple of the chunk."""
         counts = np.zeros(len(self.chunk), dtype=np.int64)
         for _, within, met in self.met:
             counts[within] += met.counts
@@ -80,12 +80,14 @@ class Found:
 
 
 class JoinSide:
+    """The live tuples of one input of a join."""
+
     def __init__(self, schema: Schema, comparing: Sequence[Comparing] = ()) -> None:
         self._schema, self._comparing = schema, tuple(comparing)
         self._pieces: list[Piece] = []
         self._now = BEFORE_TIME
         self._limit = 1024
-        self.formed = 0  # pairs looked at, for tests of the cost
+        self.formed = 0  # pairs looked at; tests of the cost read it
 
     def __len__(self) -> int:
         return sum(len(p) for p in self._pieces)
@@ -101,20 +103,20 @@ class JoinSide:
             piece = self._pieces.pop()
             living = piece.chunk.end >= self._now
             kept = (piece.chunk, piece.keys) if bool(living.all()) else (piece.chunk.filter(living), piece.keys[living])
-            chunks.insert(0, kept[0])  # older first: keys that grow with time stay in order
+            chunks.insert(0, kept[0])  # older tuples first: keys that grow with time stay ordered
             all_keys.insert(0, kept[1])
             size += len(kept[1])
         self._pieces.append(Piece(Chunk.concat(chunks, self._schema), concat_ints(all_keys)))
 
     def beside(self, chunk: Chunk, keys: Ints) -> JoinSide:
-        """A side like this one, of the given tuples alone."""
+        """Returns a side like this one that has only the given tuples."""
         other = JoinSide(self._schema, self._comparing)
         other.add(chunk, keys)
         return other
 
     @property
     def exact(self) -> bool:
-        """Whether probes can count whom they meet without looking at each."""
+        """Whether a probe can count its partners without looking at each."""
         return all(piece.countable for piece in self._pieces)
 
     def fill(self, fills: Fills) -> None:
@@ -126,7 +128,7 @@ class JoinSide:
     # --- probes ---------------------------------------------------------------------------------------------------
 
     def find(self, chunk: Chunk, keys: Ints, since: Ints, until: Ints) -> Found:
-        """The kept tuples that each given one meets: of equal keys, born before `until`, dead after `since`."""
+        """Finds the kept tuples that each given tuple meets: of equal key, born before `until`, dead after `since`."""
         if not len(chunk) or not self._pieces:
             return Found(chunk, None, ())
         order = None if bool(np.all(keys[1:] >= keys[:-1])) else np.argsort(keys, kind="stable")
@@ -146,7 +148,7 @@ class JoinSide:
         return tuple(Bound(c.column, c.op, *sortable(columns.column(c.probing))) for c in self._comparing)
 
     def matches(self, found: Found) -> Iterator[Matches]:
-        """Pairs (given tuple, kept tuple), never very many at once, unless one tuple alone has so many."""
+        """Yields pairs (given tuple, kept tuple), a bounded number at once, unless a single tuple has more."""
         for piece, within, met in found.met:
             few = met.total <= FEW_PAIRS
             most = FEW_PAIRS if few else most_pairs(row_bytes(found.chunk) + row_bytes(piece.chunk))
@@ -169,14 +171,15 @@ class JoinSide:
     # --- the dead -------------------------------------------------------------------------------------------------
 
     def expire(self, now: int) -> None:
-        """Whole pieces of dead go at once; dead tuples among the living go when their piece is merged or mostly
-        dead."""
+        """Removes dead tuples. Pieces that are wholly dead go at once; dead tuples among live ones go when their piece
+        is merged or mostly dead."""
         self._now = now
         self._pieces = [piece for piece in self._pieces if piece.latest >= now]
         self._sweep(now)
 
     def _sweep(self, now: int) -> None:
-        """Once the dead may outnumber the living, look, and drop them. The check is paid by the tuples added since."""
+        """Removes dead tuples once they may outnumber the live ones. The tuples added since the last sweep pay for
+        it."""
         if len(self) < self._limit:
             return
         pieces, self._pieces = self._pieces, []
@@ -189,7 +192,7 @@ class JoinSide:
         self._limit = max(1024, 2 * len(self))
 
     def everything(self, fills: Fills) -> tuple[Chunk, Ints]:
-        """The living that are named in `fills`, with those deaths; and their keys."""
+        """Returns the live tuples named in `fills`, with those deaths, and their keys."""
         open_ = [piece.chunk.end == FOREVER for piece in self._pieces]
         fills = fills.sorted()
         if not len(fills) or not open_:
@@ -209,7 +212,7 @@ class JoinSide:
     def load(self, state: State) -> None:
         self._pieces = []
         self._now = state["now"]
-        for saved in state.get("pieces", [state]):  # formerly one
+        for saved in state.get("pieces", [state]):  # older formats have one
             self.add(Chunk.load(saved["chunk"]), saved["keys"])
 
 
@@ -218,7 +221,7 @@ def row_bytes(chunk: Chunk) -> float:
 
 
 def most_pairs(bytes_per_pair: float) -> int:
-    """How many pairs of this size may be made at once."""
+    """Returns how many pairs of this size may be made at once."""
     return min(MOST_PAIRS, max(FEW_PAIRS, int(MOST_BYTES / max(1.0, bytes_per_pair))))
 
 
@@ -227,7 +230,7 @@ def _fit(chunks: Sequence[Chunk], piece: Piece) -> bool:
 
 
 def _portions(met: Met, most: int) -> Iterator[tuple[int, int]]:
-    """Probes in portions of at most so many candidates, at least one probe each."""
+    """Yields ranges of probes with at most `most` candidates each, at least one probe per range."""
     if met.total <= most:
         yield 0, len(met.probes)
         return

@@ -1,10 +1,10 @@
-"""The pairs of a shared join of ROWS windows that are not dead in all windows: kept once, found by whichever rows push
-them out.
+"""The pairs of a shared join of ROWS windows that are not dead in all windows. They are kept once and found by the rows
+that push their tuples out.
 
-A pair's death differs from window to window, but the question is the same for each: the tuples with these numbers are
-pushed out, which pairs have them? Pairs lie twice, in pieces ordered by the number of their left and of their right
-tuple; the pieces grow in size, so there are few. One search a piece answers for all windows; each share then takes its
-stretch. Cost: a pair is moved O(log pairs) times.
+A pair's death differs between windows, but the question is the same for each: which pairs have a tuple with one of
+these offsets, which are pushed out? Pairs are stored twice, in pieces ordered by the offset of their left and of their
+right tuple. The pieces grow in size, so there are few. One search per piece answers for all windows; each share then
+takes its range. Cost: a pair is moved O(log pairs) times.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from kigen.lifetimes.blocks import Fills, Ints, concat_ints
 from kigen.lifetimes.live_tuples import State
 
 Sides = tuple[Ints, Ints]
-Rows = np.ndarray[Any, np.dtype[np.int64]]  # of five numbers a pair: its own, those of its tuples, their lags
-_NUMBER, _MARK, _LAG = 0, 1, 3
+Rows = np.ndarray[Any, np.dtype[np.int64]]  # five per pair: its own number, its tuples' offsets, and their lags
+_NUMBER, _ANCHOR, _LAG = 0, 1, 3
 _SLACK = 256
 
 
 @dataclass(frozen=True)
 class StepArrivals:
-    """The tuples of a stream that came in this step: those numbered `first` and up, and when."""
+    """The tuples of a stream that arrived in this step: the first offset, and the arrival times."""
 
     first: int
     at: Ints
 
     @property
     def after(self) -> int:
-        """The number of the tuple that comes next."""
+        """The offset of the next tuple."""
         return self.first + len(self.at)
 
     def before(self, time: int) -> StepArrivals:
-        """Those that came before `time`."""
+        """Returns those that arrived before `time`."""
         return StepArrivals(self.first, self.at[: int(np.searchsorted(self.at, time))])
 
     def since(self, time: int) -> StepArrivals:
-        """The others."""
+        """Returns those that arrived at `time` or later."""
         gone = int(np.searchsorted(self.at, time))
         return StepArrivals(self.first + gone, self.at[gone:])
 
     def until(self, time: Ints) -> Ints:
-        """How many tuples of the stream had come by these times, all of this step."""
+        """Returns how many tuples of the stream had arrived by these times, which all lie in this step."""
         return self.first + np.searchsorted(self.at, time, side="right")
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """A piece, and for each window where the pairs begin and stop whose tuple on `side` is pushed out in this step."""
+    """A piece, and for each window the range of pairs whose tuple on `side` is pushed out in this step."""
 
     side: int
     rows: Rows
@@ -67,8 +67,8 @@ class Pushed:
     stretches: tuple[Stretch, ...] = ()
 
     def fills(self, place: int, sizes: tuple[int, int], first_holder: int) -> Fills:
-        """The deaths in the windows `sizes`, which are at `place`. A pair that loses both tuples comes twice; the
-        earlier counts."""
+        """Returns the deaths in the windows `sizes`, which are at `place`. A pair that loses both tuples comes twice;
+        the earlier death counts."""
         found = [self._of(stretch, place, sizes, first_holder) for stretch in self.stretches]
         return Fills.concat(found).sorted()
 
@@ -76,14 +76,18 @@ class Pushed:
         side, other = stretch.side, 1 - stretch.side
         rows = stretch.rows[:, stretch.begin[place] : stretch.stop[place]]
         inside = (rows[_LAG] < sizes[0]) & (rows[_LAG + 1] < sizes[1])
-        inside &= rows[_MARK + other] >= self.arrivals[other].first - sizes[other]  # else it died in an earlier step
+        inside &= (
+            rows[_ANCHOR + other] >= self.arrivals[other].first - sizes[other]
+        )  # otherwise it died in an earlier step
         mine = self.arrivals[side]
         return Fills(
-            first_holder + rows[_NUMBER][inside], mine.at[rows[_MARK + side][inside] + sizes[side] - mine.first]
+            first_holder + rows[_NUMBER][inside], mine.at[rows[_ANCHOR + side][inside] + sizes[side] - mine.first]
         )
 
 
 class OpenPairs:
+    """Open pairs of all windows."""
+
     def __init__(self, sizes: Sides) -> None:
         self._sizes = sizes
         self._widest = tuple(int(s.max()) for s in sizes)
@@ -94,20 +98,21 @@ class OpenPairs:
         return sum(rows.shape[1] for rows in self._pieces[0])
 
     def pushed_out(self, arrivals: tuple[StepArrivals, StepArrivals]) -> Pushed:
+        """Finds the pairs that lose a tuple because of these arrivals."""
         stretches = []
         for side, mine in enumerate(arrivals):
             for rows in self._pieces[side] if len(mine.at) else ():
-                begin = np.searchsorted(rows[_MARK + side], mine.first - self._sizes[side])
-                stop = np.searchsorted(rows[_MARK + side], mine.after - self._sizes[side])
+                begin = np.searchsorted(rows[_ANCHOR + side], mine.first - self._sizes[side])
+                stop = np.searchsorted(rows[_ANCHOR + side], mine.after - self._sizes[side])
                 stretches.append(Stretch(side, rows, begin, stop))
         return Pushed(arrivals, tuple(stretches))
 
-    def add(self, number: Ints, marks: Sides, lags: Sides, arrivals: tuple[StepArrivals, StepArrivals]) -> None:
-        """The pairs of a step; those that die in it in all windows are not kept."""
+    def add(self, number: Ints, anchors: Sides, lags: Sides, arrivals: tuple[StepArrivals, StepArrivals]) -> None:
+        """Adds the pairs of a step, except those that die within it in all windows."""
         self._arrived = [a.after for a in arrivals]
-        rows = self._living(np.stack([number, *marks, *lags]))
+        rows = self._living(np.stack([number, *anchors, *lags]))
         for side, pieces in enumerate(self._pieces):
-            pieces[:] = [p for p in pieces if p[_MARK + side, -1] >= self._arrived[side] - self._widest[side]]
+            pieces[:] = [p for p in pieces if p[_ANCHOR + side, -1] >= self._arrived[side] - self._widest[side]]
             merged = [rows]
             size = rows.shape[1]
             while pieces and pieces[-1].shape[1] <= 2 * size + _SLACK:
@@ -115,11 +120,11 @@ class OpenPairs:
                 size += merged[0].shape[1]
             if size:
                 together = np.concatenate(merged, axis=1)
-                pieces.append(together[:, np.argsort(together[_MARK + side], kind="stable")])
+                pieces.append(together[:, np.argsort(together[_ANCHOR + side], kind="stable")])
 
     def _living(self, rows: Rows) -> Rows:
-        """Those with both tuples in the widest windows."""
-        living = [rows[_MARK + side] >= self._arrived[side] - self._widest[side] for side in (0, 1)]
+        """Returns the pairs with both tuples in the widest windows."""
+        living = [rows[_ANCHOR + side] >= self._arrived[side] - self._widest[side] for side in (0, 1)]
         return rows[:, living[0] & living[1]]
 
     def state(self) -> State:
@@ -130,10 +135,10 @@ class OpenPairs:
         self._arrived = state["arrived"]
         rows = np.stack(state["rows"])
         for side, pieces in enumerate(self._pieces):
-            pieces[:] = [rows[:, np.argsort(rows[_MARK + side], kind="stable")]] if rows.shape[1] else []
+            pieces[:] = [rows[:, np.argsort(rows[_ANCHOR + side], kind="stable")]] if rows.shape[1] else []
 
 
 def numbered(first: int, count: int, most: int) -> Ints:
-    """The next numbers; they begin again after `most`, long after the first are forgotten."""
+    """Returns the next numbers. They begin again after `most`, long after the first ones are forgotten."""
     numbers = np.arange(first, first + count)
     return numbers if first + count <= most else concat_ints([numbers[numbers < most], numbers[numbers >= most] - most])

@@ -1,4 +1,4 @@
-"""What every join does with tuples and pairs of them, however it keeps its sides (kigen.lifetimes.joins.join,
+"""The work with tuples and pairs that all joins share, however they keep their sides (kigen.lifetimes.joins.join,
 kigen.lifetimes.joins.sliced_join)."""
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from kigen.plan.types import arrow_schema
 
 @dataclass(frozen=True)
 class JoinScope:
-    """What a join knows of the task around it: the columns of its pairs that somebody looks at (None: all), and the
-    secret of keys."""
+    """What a join knows of its task: the columns of its pairs that something above reads (None: all), and the secret
+    for keys."""
 
     needed: set[int] | None = None
     secret: int = 0
 
 
 class Pairing(Operator):
-    """Columns that nobody looks at, neither the operators above nor the join itself, are not kept. Equal keys are
-    confirmed by the key columns, where they might be equal by chance."""
+    """Base of joins. Columns that neither the operators above nor the join itself read are not kept. Equal keys are
+    confirmed by the key columns where they might be equal by chance."""
 
     def __init__(self, node: Join, scope: JoinScope | None = None) -> None:
         scope = scope or JoinScope()
@@ -49,7 +49,7 @@ class Pairing(Operator):
         )
 
     def _keyed(self, block: Block, side: int) -> Keyed:
-        """The tuples that can match at all, with their keys."""
+        """Returns the tuples that can match at all, with their keys."""
         keys = self._keys[side]
         null = has_null(block.columns, keys)
         if bool(null.any()):
@@ -60,11 +60,11 @@ class Pairing(Operator):
     def _narrow(self, columns: pa.RecordBatch, side: int) -> pa.RecordBatch:
         kept = self._kept[side]
         if len(kept) == columns.num_columns:
-            return columns  # all of them, or narrow already
+            return columns  # all of them are kept, or they are narrow already
         return columns.select(kept).rename_columns([f"c{i}" for i in range(len(kept))])
 
     def _columns(self, left: pa.RecordBatch, right: pa.RecordBatch, rows: int) -> pa.RecordBatch:
-        """Of pairs, all columns in their places."""
+        """Returns the columns of pairs, all in their places."""
         width = len(self.node.left.schema)
         made = dict(
             zip([*self._kept[0], *(width + c for c in self._kept[1])], left.columns + right.columns, strict=True)
@@ -73,7 +73,7 @@ class Pairing(Operator):
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _passes(self, columns: pa.RecordBatch, rows: int) -> Mask | None:
-        """Which pairs of equal 64-bit keys are pairs; None: all of them."""
+        """Returns which pairs of equal 64-bit keys are pairs of the join; None if all are."""
         passes = None
         if self._confirmed and rows:
             left, right = ([columns.column(c) for c in side] for side in zip(*self._confirmed, strict=True))

@@ -1,10 +1,10 @@
-"""Tuples ordered by key and birth, and which of them a probe meets: those of its key that are alive while the probe is.
+"""Tuples ordered by key and birth, and which of them a probe meets: those of its key that are alive at the same time.
 
-Of the tuples of one key, those born before the probe ends are the first ones; those that die after it begins are the
-last ones if deaths come in the order of births (as behind windows and aggregates), else a tree of greatest deaths finds
-them. So a probe meets no dead, however many versions of its key there are. A comparison between the sides (`b.t >=
-a.t`) may meet fewer: then the tuples are ordered by key and that column, too. Cost: a sort when the piece is made; a
-probe costs O((met + 1) log size).
+Among the tuples of one key, those born before the probe ends come first. Those that die after the probe begins come
+last if deaths are in the order of births (as above windows and aggregates); otherwise a tree of greatest deaths finds
+them. So a probe never meets dead tuples, however many versions of its key there are. A comparison between the sides
+(`b.t >= a.t`) may leave fewer candidates; then the tuples are also ordered by key and that column. Cost: a sort when
+the piece is made; a probe costs O((met + 1) log size).
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from kigen.lifetimes.joins.greatest_tree import GreatestTree
 from kigen.lifetimes.live_tuples import Chunk, expand
 from kigen.lifetimes.sweeps.sorted_search import consecutive, first_from, overlap, places, strictly_ordered
 
-_FEW = 2  # candidates per probe that are cheaper to look at than to search among
+_FEW = 2  # so many candidates per probe are cheaper to look at than to search
 _LARGEST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A comparison as a probe sees it: the kept tuple's `column` is at least, more than, at most or less than
-    `value`."""
+    """A comparison from the probe's point of view: the kept tuple's `column` is at least, more than, at most or less
+    than `value`."""
 
     column: int
     op: str  # ">=", ">", "<=", "<"
-    value: Ints  # as `sortable` gives it
-    null: Mask | None  # probes without a value: they meet nothing
+    value: Ints  # as `sortable` returns it
+    null: Mask | None  # probes without a value, which meet nothing
 
 
 @dataclass(frozen=True)
 class Probes:
-    """What is asked of a piece: tuples of `key` born before `until` that die after `since`. Ordered by key."""
+    """Probes of a piece, ordered by key: each asks for tuples of `key` born before `until` that die after `since`."""
 
     key: Ints
     since: Ints
@@ -57,14 +57,14 @@ class Probes:
 
 @dataclass
 class Met:
-    """The candidates of each probe: a run of places, or of places in `order`; at most `total` of them meet their
-    probe."""
+    """The candidates of each probe: a range of positions, or of positions in `order`. At most `total` of them meet
+    their probe."""
 
     probes: Probes
     begin: Ints
     stop: Ints
     order: Ints | None = None
-    exact: bool = False  # all of them are alive while the probe is
+    exact: bool = False  # all candidates are alive at the same time as the probe
 
     @cached_property
     def counts(self) -> Ints:
@@ -76,8 +76,10 @@ class Met:
 
 
 class Piece:
+    """Tuples of a side, ordered by key and birth."""
+
     def __init__(self, chunk: Chunk, keys: Ints) -> None:
-        self.unique = strictly_ordered(keys)  # no key twice
+        self.unique = strictly_ordered(keys)  # no key occurs twice
         if not self.unique:
             chunk, keys = _by_key_and_birth(chunk, keys)
             self.unique = strictly_ordered(keys)
@@ -86,9 +88,8 @@ class Piece:
         self._in_order = self.unique or _deaths_in_order(keys, chunk.end)
         self._tree: GreatestTree | None = None
         self._values: dict[int, tuple[Ints, Ints, Ints]] = {}
-        by_holder = np.flatnonzero(
-            chunk.end == FOREVER
-        )  # places of the tuples without a known death when the piece was made
+        # Positions of the tuples that had no known death when the piece was made.
+        by_holder = np.flatnonzero(chunk.end == FOREVER)
         holders = chunk.holder[by_holder]
         strict = strictly_ordered(holders)
         if not strict:
@@ -97,20 +98,20 @@ class Piece:
             strict = strictly_ordered(holders)
         self._by_holder, self._holders = by_holder, holders
         self._gapless = strict and consecutive(holders)
-        self.latest = int(chunk.end.max())  # no tuple in it lives longer
+        self.latest = int(chunk.end.max())  # latest death
 
     def __len__(self) -> int:
         return len(self.keys)
 
     @property
     def countable(self) -> bool:
-        """Whether the candidates of `meet` are those that do meet, but for comparisons."""
+        """Whether all candidates of `meet` do meet their probe, comparisons apart."""
         return self.unique or self._in_order
 
     # --- deaths ---------------------------------------------------------------------------------------------------
 
     def fill(self, fills: Fills) -> None:
-        """Fills are ordered by holder."""
+        """Fills the deaths of tuples. `fills` are ordered by holder."""
         within = overlap(fills.holder, self._holders) if len(self._holders) else slice(0, 0)
         if within.start >= within.stop:
             return
@@ -142,7 +143,7 @@ class Piece:
     # --- probes ---------------------------------------------------------------------------------------------------
 
     def meet(self, probes: Probes) -> Met:
-        """The candidates, as few as searching can tell."""
+        """Returns the candidates of each probe, as few as searching can find."""
         begin = np.searchsorted(self.keys, probes.key, side="left")
         if self.unique:
             hit = self.keys[np.minimum(begin, len(self) - 1)] == probes.key
@@ -165,14 +166,14 @@ class Piece:
         return Met(probes, self._first(self.chunk.end, met.begin, stop, probes.since + 1), stop, exact=True)
 
     def _by_value(self, probes: Probes, column: int) -> Met:
-        """Places in an order of this column's values."""
+        """Narrows the candidates by the values of a column; they are positions in an order of that column."""
         order, keys, values = self._ordered(column)
         begin = np.searchsorted(keys, probes.key, side="left")
         stop = np.searchsorted(keys, probes.key, side="right")
         for bound in probes.bounds:
             if bound.column != column:
                 continue
-            beyond = bound.op in (">", "<=")  # the place behind the equal ones
+            beyond = bound.op in (">", "<=")  # search for the position after equal values
             value = np.where(bound.value == _LARGEST, _LARGEST, bound.value + 1) if beyond else bound.value
             at = self._first(values, begin, stop, value)
             if beyond and bool((bound.value == _LARGEST).any()):
@@ -183,7 +184,7 @@ class Piece:
         return Met(probes, begin, stop, order)
 
     def _first(self, values: Ints, begin: Ints, stop: Ints, bound: Ints) -> Ints:
-        if self.keys[0] == self.keys[-1]:  # one key: one run
+        if self.keys[0] == self.keys[-1]:  # one key, so one run
             return np.clip(np.searchsorted(values, bound), begin, np.maximum(begin, stop))
         return first_from(values, begin, stop, bound)
 
@@ -196,8 +197,8 @@ class Piece:
         return self._values[column]
 
     def pairs(self, met: Met, begin: int, stop: int) -> tuple[Ints, Ints, int]:
-        """Pairs (probe, place here) that do meet, of the probes numbered begin to stop; and how many pairs were looked
-        at."""
+        """Returns the pairs (probe, position in the piece) that do meet, for the probes begin to stop, and how many
+        pairs were looked at."""
         part = slice(begin, stop)
         first, last, since = met.begin[part], met.stop[part], met.probes.since[part]
         if met.order is None and not self._in_order and met.total > _FEW * len(met.probes):
@@ -220,7 +221,7 @@ class Piece:
 
 
 def _deaths_in_order(keys: Ints, end: Ints) -> bool:
-    """Whether the tuples of each key die in the order in which they lie."""
+    """Whether the tuples of each key die in the order in which they are stored."""
     return not bool(((keys[1:] == keys[:-1]) & (end[1:] < end[:-1])).any())
 
 
@@ -236,7 +237,8 @@ def _by_key_and_birth(chunk: Chunk, keys: Ints) -> tuple[Chunk, Ints]:
 
 
 def sortable(column: pa.Array) -> tuple[Ints, Mask | None]:
-    """Numbers and times as integers in DuckDB's order (-0.0 is 0.0, NaN the greatest), and where there is none."""
+    """Converts numbers and times to integers in DuckDB's order (-0.0 is 0.0, NaN is the greatest). Also returns where
+    the value is NULL."""
     null = np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=np.bool_) if column.null_count else None
     filled = (
         pc.fill_null(column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column, 0)

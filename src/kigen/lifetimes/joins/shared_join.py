@@ -1,11 +1,11 @@
-"""The join that several queries share: matches and keeps tuples once, for the widest windows, and lays the matches out
+"""The join that several queries share: it matches and keeps tuples once, for the widest windows, and orders the matches
 by slices.
 
-A pair's lag on a side is how old its tuple was when the pair was born: microseconds (RANGE) or later rows of its stream
-(ROWS). Windows hold the pair if both lags are less than their sizes; the first that do so is its slice. Pairs are given
-in the order of their slices, so that what windows hold is the beginning of the batch, and a share of it costs no copy.
-Cost: that of one join, and a sort of small numbers a pair; shares (kigen.lifetimes.joins.shares) only work out the
-deaths.
+The lag of a pair on a side is the age of its tuple when the pair was born: microseconds (RANGE) or later rows of its
+stream (ROWS). Windows hold the pair if both lags are less than their sizes; the first windows that do so are its slice.
+Pairs are given in the order of their slices, so what certain windows hold is the beginning of the batch, and a share of
+it needs no copy. Cost: that of one join, and a sort of small numbers per pair. Shares (kigen.lifetimes.joins.shares)
+only compute the deaths.
 """
 
 from __future__ import annotations
@@ -45,53 +45,53 @@ _NUMBERS = 1 << HOLDER_BITS
 
 @dataclass(frozen=True)
 class Pairs:
-    """Matches of a step. A mark is the birth of a tuple (RANGE) or its number in its stream (ROWS); `number` is the
-    pair's own."""
+    """Matches of a step. The anchor of a tuple is its birth (RANGE) or its offset in its stream (ROWS). `number` is the
+    pair's own number."""
 
     columns: pa.RecordBatch
     start: Ints
-    marks: Sides
+    anchors: Sides
     number: Ints
     pushed: Pushed  # deaths of earlier pairs (ROWS)
-    lags: Sides | None = None  # of pairs that lie in no order
-    upto: Ints | None = None  # of pairs in the order of their slices: how many each of the windows holds
+    lags: Sides | None = None  # set if the pairs are not ordered by slices
+    upto: Ints | None = None  # set if the pairs are ordered by slices: how many each of the windows holds
 
     def __len__(self) -> int:
         return len(self.start)
 
     def held_by(self, place: int, sizes: tuple[int, int]) -> Pairs:
-        """Those in the windows `sizes`, which are at `place` among the windows of the join."""
+        """Returns the pairs in the windows `sizes`, which are at `place` among the windows of the join."""
         if self.upto is not None:
             part = slice(0, int(self.upto[place]))
             return Pairs(
                 self.columns.slice(0, part.stop),
                 self.start[part],
-                _cut(self.marks, part),
+                _cut(self.anchors, part),
                 self.number[part],
                 self.pushed,
             )
         assert self.lags is not None
         inside = (self.lags[0] < sizes[0]) & (self.lags[1] < sizes[1])
         columns = filter_columns(self.columns, inside)
-        return Pairs(columns, self.start[inside], _cut(self.marks, inside), self.number[inside], self.pushed)
+        return Pairs(columns, self.start[inside], _cut(self.anchors, inside), self.number[inside], self.pushed)
 
     def only(self, mask: Mask) -> Pairs:
-        """Those of the mask; of pairs in the order of their slices."""
+        """Returns the pairs of the mask. The pairs must be ordered by slices."""
         if bool(mask.all()):
             return self
         assert self.upto is not None
         upto = np.concatenate(([0], np.cumsum(mask)))[self.upto]
         columns, number = filter_columns(self.columns, mask), self.number[mask]
-        return Pairs(columns, self.start[mask], _cut(self.marks, mask), number, self.pushed, upto=upto)
+        return Pairs(columns, self.start[mask], _cut(self.anchors, mask), number, self.pushed, upto=upto)
 
 
 @dataclass(frozen=True)
-class _Found:
+class _NewPairs:
     """Pairs as they are found."""
 
     columns: pa.RecordBatch
     start: Ints
-    marks: Sides
+    anchors: Sides
 
 
 def _cut(both: Sides, part: slice | np.ndarray[tuple[int], np.dtype[np.generic]]) -> Sides:
@@ -99,6 +99,8 @@ def _cut(both: Sides, part: slice | np.ndarray[tuple[int], np.dtype[np.generic]]
 
 
 class SharedJoinOperator(JoinBase):
+    """Matches the tuples of two streams for all windows at once."""
+
     def __init__(self, node: SharedJoin, number: int, scope: JoinScope | None = None) -> None:
         super().__init__(node.join, number, scope)
         self.shared = node
@@ -107,8 +109,8 @@ class SharedJoinOperator(JoinBase):
         self._by_time = window_below(node.join.left).kind is WindowKind.RANGE
         self._sizes = np.array([left for left, _ in node.windows]), np.array([right for _, right in node.windows])
         self._open = OpenPairs(self._sizes)
-        self._next = 0  # number of a pair
-        self._nothing = _Found(empty_columns(node.schema), no_ints(), (no_ints(), no_ints()))
+        self._next = 0  # number of the next pair
+        self._nothing = _NewPairs(empty_columns(node.schema), no_ints(), (no_ints(), no_ints()))
 
     def pieces(self, inputs: list[Message], now: int) -> Iterator[tuple[int, Message]]:
         arrivals = self._inputs[0].arrivals(inputs[0]), self._inputs[1].arrivals(inputs[1])
@@ -120,33 +122,33 @@ class SharedJoinOperator(JoinBase):
             arrivals = arrivals[0].since(until), arrivals[1].since(until)
             yield until, self._laid_out(_together(found) if found else self._nothing, parts)
 
-    def _found(self, matches: Matches) -> _Found:
+    def _found(self, matches: Matches) -> _NewPairs:
         left, right = matches.left, matches.right
         start = np.maximum(left.start, right.start)
         columns = self._columns(left.columns, right.columns, len(start))
-        marks = self._mark(left), self._mark(right)
+        anchors = self._anchor(left), self._anchor(right)
         keep = self._passes(columns, len(start))
         if keep is None or bool(keep.all()):
-            return _Found(columns, start, marks)
-        return _Found(filter_columns(columns, keep), start[keep], _cut(marks, keep))
+            return _NewPairs(columns, start, anchors)
+        return _NewPairs(filter_columns(columns, keep), start[keep], _cut(anchors, keep))
 
-    def _mark(self, chunk: Chunk) -> Ints:
+    def _anchor(self, chunk: Chunk) -> Ints:
         return chunk.start if self._by_time else chunk.holder
 
-    def _laid_out(self, found: _Found, arrivals: tuple[StepArrivals, StepArrivals]) -> Pairs:
-        """All pairs, in the order of their slices."""
-        columns, start, marks, upto = found.columns, found.start, found.marks, None
+    def _laid_out(self, found: _NewPairs, arrivals: tuple[StepArrivals, StepArrivals]) -> Pairs:
+        """Returns all pairs, ordered by slices if the windows form a chain."""
+        columns, start, anchors, upto = found.columns, found.start, found.anchors, None
         ages = (start, start) if self._by_time else (arrivals[0].until(start) - 1, arrivals[1].until(start) - 1)
-        lags = ages[0] - marks[0], ages[1] - marks[1]
+        lags = ages[0] - anchors[0], ages[1] - anchors[1]
         if self._chain:
             slices = first_windows(self._sizes, lags)
             upto = np.cumsum(np.bincount(slices, minlength=len(self.shared.windows)))
             if not bool(np.all(slices[1:] >= slices[:-1])):
-                order = np.argsort(slices, kind="stable")  # small numbers: a radix sort
-                columns, start, marks, lags = (
+                order = np.argsort(slices, kind="stable")  # numpy sorts small integers with a radix sort
+                columns, start, anchors, lags = (
                     take_columns(columns, order),
                     start[order],
-                    _cut(marks, order),
+                    _cut(anchors, order),
                     _cut(lags, order),
                 )
         number = numbered(self._next, len(start), _NUMBERS)
@@ -154,8 +156,8 @@ class SharedJoinOperator(JoinBase):
         pushed = Pushed(arrivals)
         if not self._by_time:
             pushed = self._open.pushed_out(arrivals)
-            self._open.add(number, marks, lags, arrivals)
-        return Pairs(columns, start, marks, number, pushed, None if self._chain else lags, upto)
+            self._open.add(number, anchors, lags, arrivals)
+        return Pairs(columns, start, anchors, number, pushed, None if self._chain else lags, upto)
 
     @property
     def held(self) -> int:
@@ -174,8 +176,8 @@ class SharedJoinOperator(JoinBase):
 
 
 class JoinInput:
-    """A stream on its way into the join: its widest window, and the filters and projections on it. A holder is the
-    tuple's number."""
+    """An input of the join: a stream with its widest window, and the filters and projections above the window. A holder
+    is the tuple's offset."""
 
     def __init__(self, side: PlanNode) -> None:
         self._steps: list[Operator] = []
@@ -197,16 +199,16 @@ class JoinInput:
 
 
 def first_windows(sizes: Sides, lags: Sides) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
-    """Of windows that form a chain, the first that hold each pair, and with them all after."""
+    """Returns the first windows of a chain that hold each pair; all later windows hold it as well."""
     found = [np.searchsorted(mine, lag, side="right") for mine, lag in zip(sizes, lags, strict=True)]
     return np.maximum(*found).astype(np.uint16)
 
 
-def _together(parts: list[_Found]) -> _Found:
+def _together(parts: list[_NewPairs]) -> _NewPairs:
     if len(parts) == 1:
         return parts[0]
-    marks = np.concatenate([p.marks[0] for p in parts]), np.concatenate([p.marks[1] for p in parts])
-    return _Found(concat_columns([p.columns for p in parts]), np.concatenate([p.start for p in parts]), marks)
+    anchors = np.concatenate([p.anchors[0] for p in parts]), np.concatenate([p.anchors[1] for p in parts])
+    return _NewPairs(concat_columns([p.columns for p in parts]), np.concatenate([p.start for p in parts]), anchors)
 
 
 def _build(node: SharedJoin, task: OperatorContext) -> SharedJoinOperator:

@@ -1,9 +1,9 @@
-"""What one query takes of a shared join: the pairs that its windows hold, each with the death that they give it.
+"""One query's share of a shared join: the pairs that its windows hold, each with the death that the windows give it.
 
-RANGE: a pair dies when the first of its tuples does, known at once. ROWS: it dies when a row pushes either tuple out;
-until then it carries its own number as holder, and the join says which pairs lost a tuple. So the direct method keeps
-nothing here. Negative tuples: the pairs alive are kept, and sent again when they die; the join itself does not work
-twice. Cost: a few operations a pair and query.
+RANGE: a pair dies when the first of its tuples does, which is known at once. ROWS: a pair dies when a row pushes either
+tuple out. Until then it carries its own number as holder, and the join reports which pairs lost a tuple. So the direct
+method keeps no state here. Negative tuples: live pairs are kept and sent again when they die; the join itself does not
+run twice. Cost: a few operations per pair and query.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from kigen.plan.shared_joins.share_nodes import JoinShare, window_below
 
 
 class JoinShareOperator(Operator):
+    """Gives the pairs of one pair of window sizes."""
+
     def __init__(self, node: JoinShare, number: int, signed: bool) -> None:
         self.node = node
         self._place = node.child.windows.index(node.sizes)
@@ -36,7 +38,7 @@ class JoinShareOperator(Operator):
         return block if self._alive is None else births_and_deaths(self._alive, block, now)
 
     def _by_range(self, pairs: Pairs) -> Block:
-        end = np.minimum(pairs.marks[0] + self.node.sizes[0], pairs.marks[1] + self.node.sizes[1])
+        end = np.minimum(pairs.anchors[0] + self.node.sizes[0], pairs.anchors[1] + self.node.sizes[1])
         holder = np.full(len(pairs), NO_HOLDER) if self._alive is None else self._first_holder + pairs.number
         return Block(pairs.columns, pairs.start, end, holder, Fills.none())
 
@@ -44,7 +46,7 @@ class JoinShareOperator(Operator):
         sizes, arrivals = self.node.sizes, pairs.pushed.arrivals
         fills = pairs.pushed.fills(self._place, sizes, self._first_holder)
         end = np.minimum(
-            _time_of(arrivals[0], pairs.marks[0] + sizes[0]), _time_of(arrivals[1], pairs.marks[1] + sizes[1])
+            _time_of(arrivals[0], pairs.anchors[0] + sizes[0]), _time_of(arrivals[1], pairs.anchors[1] + sizes[1])
         )
         return Block(pairs.columns, pairs.start, end, self._first_holder + pairs.number, fills)
 
@@ -70,7 +72,8 @@ class JoinShareOperator(Operator):
 
 
 def _time_of(arrivals: StepArrivals, number: Ints) -> Ints:
-    """When the tuples of these numbers came; FOREVER for those that have not. None came before this step."""
+    """Returns when the tuples with these offsets arrived; FOREVER for those that have not. None of them arrived before
+    this step."""
     if not len(arrivals.at):
         return np.full(len(number), FOREVER)
     place = number - arrivals.first

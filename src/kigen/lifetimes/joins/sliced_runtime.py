@@ -1,12 +1,12 @@
-"""A task over a shared join whose slices run apart: each slice, and with it the queries of its windows, has a clock of
+"""Runs a task over a shared join whose slices run apart: each slice, with the queries of its windows, has a clock of
 its own.
 
-Tuples are taken in once, in the first slice's time, which is the task's; a later slice goes as far as it is told to,
-never ahead of the one before it. The queries of a slice are a **branch**: all that stands on their share of the join,
-run as in any task (TaskRuntime), over the pairs that the slices up to theirs have found. A tuple that a slice passes
-over (its stream's buffer had no room for it any more) is not there for its queries: it is in no pair of theirs, and in
-no other window. Invariant: lines are those of a task that runs whole, over the tuples that are there for the query.
-Cost: that of the join (kigen.lifetimes.joins.sliced_join), and a step of its operators a branch.
+Tuples are taken in once, at the time of the first slice, which is the task's. A later slice goes as far as its `Move`
+says, never ahead of the slice before it. The queries of a slice are a **branch**: all operators above their share of
+the join, run as in any task (TaskRuntime), over the pairs that the slices up to theirs have found. A tuple that a slice
+skips (its stream's buffer had no room for it) is absent for the queries of the slice: it is in none of their pairs and
+in no other window. Invariant: the lines are those of a task that runs whole, over the tuples that are present for the
+query. Cost: that of the join (kigen.lifetimes.joins.sliced_join), and one step of its operators per branch.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from kigen.plan.tasks import Task
 
 @dataclass(frozen=True)
 class Move:
-    """How far a slice goes: up to this time (FOREVER: to the end of its streams), having run on so many tuples.
-    `absent`: of each stream the births, first and last, of those that it passes over."""
+    """How far a slice goes: up to `until` (FOREVER: to the end of its streams), having run on `tuples` tuples. `absent`
+    has, per stream, the first and last birth of the tuples that it skips."""
 
     until: int
     tuples: int = 0
@@ -45,6 +45,8 @@ class Move:
 
 
 class SlicedRuntime:
+    """Runs a task whose slices have clocks of their own."""
+
     def __init__(self, task: Task, app: App, mode: str = DT) -> None:
         self.task = task
         (shared,) = {node.child for query in task.queries for node in query.root.walk() if isinstance(node, JoinShare)}
@@ -59,8 +61,8 @@ class SlicedRuntime:
     def step(
         self, inputs: dict[str, StreamInput], give: Give | None = None, moves: Sequence[Move | None] | None = None
     ) -> StepResult:
-        """`moves` are of the slices after the first, None for one that stays; without any, they keep up with the
-        first."""
+        """Takes a step. `moves` are those of the slices after the first, None for a slice that stays. Without `moves`,
+        all slices keep up with the first."""
         result = StepResult()
         outputs: dict[str, list[pa.Table]] = {}
         give = give or (lambda name, table: outputs.setdefault(name, []).append(table))
@@ -79,7 +81,7 @@ class SlicedRuntime:
         return result
 
     def _count(self, result: StepResult, taken: int, late: int, moves: Sequence[Move | None] | None) -> None:
-        """A tuple counts for a query when its slice runs on it."""
+        """Counts a tuple for a query when the query's slice runs on it."""
         for place, branch in enumerate(self._branches):
             move = None if moves is None or not place else moves[place - 1]
             mine = taken if moves is None or not place else 0 if move is None else move.tuples
@@ -94,7 +96,7 @@ class SlicedRuntime:
                 branch.hand_on(released)
 
     def _targets(self, until: int, moves: Sequence[Move | None] | None) -> list[int]:
-        """Where each slice goes: no farther than the one before it, and not back."""
+        """Returns where each slice goes: no farther than the slice before it, and never back."""
         targets = [max(self._clocks[0], until)]
         for place, clock in enumerate(self._clocks[1:], 1):
             move = None if moves is None else moves[place - 1]
@@ -110,7 +112,7 @@ class SlicedRuntime:
             mine[stream] = mine.get(stream, Spans()).added(first, last)
 
     def _together(self, targets: list[int]) -> list[tuple[int, int]]:
-        """Slices that go the same way, first and last; those that stay are left out."""
+        """Returns the first and last of each group of slices that make the same move, without those that stay."""
         ways = list(zip(self._clocks, targets, strict=True))
         firsts = [i for i in range(len(ways)) if i == 0 or ways[i] != ways[i - 1]] + [len(ways)]
         return [(first, after - 1) for first, after in pairwise(firsts) if ways[first][1] > ways[first][0]]
@@ -134,10 +136,10 @@ class SlicedRuntime:
         return left, right
 
     def _there(self, pairs: Pairs, place: int) -> Pairs:
-        """Without those of tuples that are not there for the slice's queries."""
+        """Drops the pairs of tuples that are absent for the slice's queries."""
         left, right = self._spans(place)
         return (
-            pairs.only(~(left.holds(pairs.marks[0]) | right.holds(pairs.marks[1])))
+            pairs.only(~(left.holds(pairs.anchors[0]) | right.holds(pairs.anchors[1])))
             if left.first or right.first
             else pairs
         )
@@ -157,7 +159,7 @@ class SlicedRuntime:
 
     @property
     def waiting(self) -> int:
-        """Tuples taken in that the first slice has not come to yet."""
+        """Number of tuples that the first slice has not reached yet."""
         return sum(intake.held for intake in self._intakes.values())
 
     @property
@@ -170,7 +172,7 @@ class SlicedRuntime:
             branch.watch = watch
 
     def memory(self) -> list[Holding]:
-        """What each operator holds, by its own accounting."""
+        """Reports what each operator holds."""
         ledger = Ledger()
         found = [held for branch in reversed(self._branches) for held in branch.memory(ledger)]
         nodes, serves = self._accounted
@@ -212,7 +214,7 @@ class SlicedRuntime:
 
 
 class _Feed(Operator):
-    """Stands for the shared join: gives what the slices have found."""
+    """Stands in for the shared join in a branch: gives the pairs that the slices have found."""
 
     pairs: Pairs
 
@@ -221,7 +223,7 @@ class _Feed(Operator):
 
 
 class _Branch(TaskRuntime):
-    """The queries of one slice. Its intakes have nothing but what it reads beside the join."""
+    """Runs the queries of one slice. Its intakes hold only what it reads apart from the join."""
 
     def __init__(self, task: Task, app: App, mode: str) -> None:
         self._feed = _Feed()

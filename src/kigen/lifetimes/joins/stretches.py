@@ -1,7 +1,7 @@
-"""Where a join cuts a step: stretches of time in each of which a bounded number of pairs is born.
+"""Decides where a join cuts a step: into stretches of time in each of which a bounded number of pairs is born.
 
-The younger tuple of a pair is the one whose birth is the pair's; so each new tuple is charged with the older ones that
-it meets. Candidates are counted by searching, no pair is made. Loads of one instant cannot be cut.
+A pair is born with its younger tuple, so each new tuple is charged with the older ones that it meets. Candidates are
+counted by searching; no pair is made. Loads of one instant cannot be cut.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from kigen.lifetimes.joins.join_side import Found, JoinSide, row_bytes
 from kigen.lifetimes.live_tuples import Chunk
 from kigen.lifetimes.sweeps.time_cuts import even_cuts, ordered_bounds
 
-Loads = Sequence[tuple[Ints, Ints]]  # instants, and how many rows each makes
-_FEWEST = 64  # tuples per stretch, where pairs are only estimated, and too high
-_ESTIMATED = 4  # but no more estimated pairs than so many times the most
+Loads = Sequence[tuple[Ints, Ints]]  # instants, and how many rows each of them makes
+_FEWEST = 64  # tuples per stretch, if pairs are only estimated; estimates are too high
+_ESTIMATED = 4  # limit of estimated pairs per stretch, as a multiple of the most pairs
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Keyed:
 
 
 def find(side: JoinSide, keyed: Keyed, before: int = FOREVER) -> Found:
-    """Whom of the side the given tuples meet in their lives, of those born before `before`."""
+    """Finds the tuples of the side that the given tuples meet, among those born before `before`."""
     chunk = keyed.chunk
     return side.find(chunk, keyed.keys, chunk.start, chunk.end if before == FOREVER else np.minimum(chunk.end, before))
 
 
 def stretch_ends(sides: tuple[JoinSide, JoinSide], left: Keyed, right: Keyed, more: Loads, most: int) -> list[int]:
-    """Instants between which at most about `most` rows are made. The new right tuples are in their side already, the
-    left are not."""
+    """Returns instants between which at most about `most` rows are made. The new right tuples are in their side
+    already, the new left tuples are not."""
     loads, fresh = [*more], sides[0].beside(left.chunk, left.keys)
     for mine, others, latest in ((left, (sides[1],), 1), (right, (sides[0], fresh), 0)):
         born = mine.chunk.start
@@ -55,7 +55,7 @@ def stretch_ends(sides: tuple[JoinSide, JoinSide], left: Keyed, right: Keyed, mo
 
 
 def cut_keyed(keyed: Keyed, times: Sequence[int]) -> list[Keyed]:
-    """By births."""
+    """Cuts tuples by their births."""
     order, bounds = ordered_bounds(keyed.chunk.start, times)
     chunk, keys = (keyed.chunk, keyed.keys) if order is None else (keyed.chunk.take(order), keyed.keys[order])
     return [Keyed(chunk.cut(begin, stop), keys[begin:stop]) for begin, stop in pairwise(bounds)]

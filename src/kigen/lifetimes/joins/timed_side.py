@@ -1,10 +1,10 @@
-"""One side of a join that runs slice by slice: tuples in pieces ordered by key and birth, so that the older partners of
-a tuple within a span of ages are a run, found by searching; and the tuples that some slice has not come to yet, in the
-order of their births.
+"""One side of a join that runs slice by slice. Its tuples lie in pieces ordered by key and birth, so that the older
+partners of a tuple within a span of ages are a range that a search finds. The tuples that some slice has not reached
+yet are also kept in the order of their births.
 
-Pieces are few and of growing size, as in kigen.lifetimes.joins.join_side; each holds the births of one stretch of time,
-so a slice passes over those that are too young or too old for it. Invariant: a tuple stays while the slowest slice may
-still ask for it. Cost: a tuple is moved O(log window) times; a probe is a search a piece.
+Pieces are few and of growing size, as in kigen.lifetimes.joins.join_side. Each holds the births of one stretch of time,
+so a slice skips those that are too young or too old for it. Invariant: a tuple stays while the slowest slice may still
+ask for it. Cost: a tuple is moved O(log window) times; a probe is one search per piece.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kigen.plan.types import Schema
 
 @dataclass(frozen=True)
 class TimedTuples:
-    """Columns, births and join keys."""
+    """Columns, births and join keys of tuples."""
 
     columns: pa.RecordBatch
     birth: Ints
@@ -54,7 +54,7 @@ class TimedTuples:
         )
 
     def between(self, since: int, until: int) -> TimedTuples:
-        """Those born in [since, until), of tuples in the order of births."""
+        """Returns the tuples born in [since, until). The tuples must be ordered by birth."""
         begin, stop = np.searchsorted(self.birth, (since, until)).tolist()
         return TimedTuples(self.columns.slice(begin, stop - begin), self.birth[begin:stop], self.key[begin:stop])
 
@@ -71,7 +71,8 @@ class TimedTuples:
 
 
 class _TimedPiece:
-    """Tuples by (key, birth). `keys` are all different; those of keys[i] lie from begin[i] up to begin[i + 1]."""
+    """Tuples ordered by (key, birth). `keys` are all different; the tuples of keys[i] lie from begin[i] up to begin[i +
+    1]."""
 
     def __init__(self, tuples: TimedTuples) -> None:
         if not bool(np.all(tuples.key[1:] >= tuples.key[:-1])):
@@ -89,8 +90,8 @@ class _TimedPiece:
         return len(self.tuples)
 
     def older(self, birth: Ints, key: Ints, low: int, high: int) -> tuple[Ints, Ints]:
-        """Pairs (place among the probes, place here) of equal keys, where this tuple is older by at least `low`, by
-        less than `high`."""
+        """Returns pairs (index of the probe, position in the piece) of equal keys in which the kept tuple is older by
+        at least `low` and less than `high`."""
         rank = np.searchsorted(self.keys, key)
         probe = np.flatnonzero(self.keys[np.minimum(rank, len(self.keys) - 1)] == key)
         rank, after, upto = rank[probe], birth[probe] - high + 1, birth[probe] - low + 1
@@ -105,18 +106,20 @@ class _TimedPiece:
 
 
 class TimedSide:
+    """The tuples of one input of a sliced join."""
+
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._pieces: list[_TimedPiece] = []
-        self._ahead: list[TimedTuples] = []  # not yet passed by the slowest slice, in the order of births
-        self._oldest = BEFORE_TIME  # nobody asks for births before it
+        self._ahead: list[TimedTuples] = []  # those that the slowest slice has not passed, in the order of births
+        self._oldest = BEFORE_TIME  # no slice asks for earlier births
         self._limit = 1024
 
     def __len__(self) -> int:
         return sum(map(len, self._pieces))
 
     def add(self, tuples: TimedTuples) -> None:
-        """In the order of births, none before those of earlier calls."""
+        """Adds tuples in the order of births, none of them before those of earlier calls."""
         if not len(tuples):
             return
         self._ahead.append(tuples)
@@ -132,19 +135,19 @@ class TimedSide:
         return piece.tuples if piece.first >= self._oldest else piece.tuples.filter(piece.tuples.birth >= self._oldest)
 
     def born(self, since: int, until: int) -> TimedTuples:
-        """Those born in [since, until), none of which the slowest slice has passed."""
+        """Returns the tuples born in [since, until). The slowest slice must not have passed them."""
         parts = [part for part in self._ahead if part.birth[-1] >= since and part.birth[0] < until]
         return TimedTuples.concat([part.between(since, until) for part in parts], self._schema)
 
     def milestones(self, since: int, until: int, size: int) -> list[int]:
-        """Instants within (since, until) that cut what was born there into pieces of about `size` tuples; none if it is
-        not much more."""
+        """Returns instants within (since, until) that cut the tuples born there into pieces of about `size`; none if
+        there are not many more."""
         births = concat_ints([no_ints(), *(part.between(since, until).birth for part in self._ahead)])
         return [at for at in births[size::size].tolist() if at > since] if len(births) > 2 * size else []
 
     def older(self, probes: TimedTuples, low: int, high: int) -> list[tuple[Ints, TimedTuples]]:
-        """For each piece: places among the probes, and beside them the kept tuples of equal keys that are older by
-        [low, high)."""
+        """Returns for each piece the indices of probes and, beside them, the kept tuples of equal keys that are older
+        by [low, high)."""
         if not len(probes) or low >= high:
             return []
         earliest, latest = int(probes.birth.min()), int(probes.birth.max())
@@ -167,7 +170,8 @@ class TimedSide:
         return pairs
 
     def forget(self, oldest: int, passed: int) -> None:
-        """Nobody asks any more for births before `oldest`; the slowest slice has passed those before `passed`."""
+        """Forgets births before `oldest`, for which no slice asks any more. The slowest slice has passed those before
+        `passed`."""
         self._oldest = oldest
         while self._ahead and self._ahead[0].birth[0] < passed:
             rest = self._ahead[0].between(passed, FOREVER)
@@ -181,7 +185,8 @@ class TimedSide:
             self._limit = max(1024, 2 * len(self))
 
     def state(self) -> State:
-        """In the order of births: which of them are ahead of a slice follows from the slices' time."""
+        """Returns the tuples in the order of births. The slices' clocks determine which of them are ahead of a
+        slice."""
         everything = TimedTuples.concat([self._needed(piece) for piece in self._pieces], self._schema)
         everything = everything.take(np.argsort(everything.birth, kind="stable"))
         return {"columns": everything.columns, "birth": everything.birth, "key": everything.key, "oldest": self._oldest}

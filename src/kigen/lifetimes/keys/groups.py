@@ -1,9 +1,10 @@
-"""The groups that an operator holds: a slot for each different row of key columns, and those columns, so that living
+"""The groups that an operator holds: a slot for each different row of key columns, and those columns, so that live
 tuples need not carry them.
 
-A slot is found by the row's 64-bit key and confirmed by comparing the columns; the rare rows whose key another row has
-are found through a dict. Columns are appended as slots are given out, in parts of growing size; those of released slots
-are dropped when they outnumber the others. Cost: amortised a copy and a comparison per row.
+A slot is found by the row's 64-bit key and confirmed by comparing the columns. The rare rows that share a key with a
+different row are found through a dict. Columns are appended when slots are given out, in parts of growing size. The
+columns of released slots are removed when they outnumber the others. Cost: amortised one copy and one comparison per
+row.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _MANY, _SAMPLE, _FEW = 4096, 256, 64
 
 
 def few_codes(columns: pa.RecordBatch, rows: int) -> tuple[Ints, Ints] | None:
-    """Where text columns hold few different rows: a small number for each row, and one example of each number; else
-    None."""
+    """Returns a small number for each row and one example row of each number, if the text columns have few different
+    rows; else None."""
     if rows < _MANY or not columns.num_columns or not any(pa.types.is_string(c.type) for c in columns.columns):
         return None
     codes, size = np.zeros(rows, dtype=np.int64), 1
@@ -46,23 +47,22 @@ def few_codes(columns: pa.RecordBatch, rows: int) -> tuple[Ints, Ints] | None:
 
 
 class Groups:
-    """KeyTable by key, and each slot's key columns."""
+    """Slots by key, and the key columns of each slot."""
 
     def __init__(self, schema: Schema, secret: int = 0) -> None:
-        self.slots = KeyTable(secret)
+        self.key_table = KeyTable(secret)
         self._schema, self._secret = schema, secret
         self._exact = one_to_one(schema)
-        self._parts: list[pa.RecordBatch] = []  # of key columns, each less than half the one before
-        self._rows = 0  # in all of them
-        self._row = np.empty(0, dtype=np.int32)  # by slot
-        self._hashed: dict[
-            tuple[Any, ...], int
-        ] = {}  # keys of a few rows that come again and again: asking DuckDB takes a millisecond
-        self._crowded: Ints = no_ints()  # keys that different rows have
-        self._among: dict[tuple[Any, ...], int] = {}  # the slots of those rows
+        self._parts: list[pa.RecordBatch] = []  # key columns; each part is less than half as long as the one before
+        self._rows = 0  # in all parts
+        self._row = np.empty(0, dtype=np.int32)  # row in the parts, by slot
+        # Keys of a few rows that come often: asking DuckDB takes a millisecond.
+        self._hashed: dict[tuple[Any, ...], int] = {}
+        self._crowded: Ints = no_ints()  # keys that several different rows share
+        self._among: dict[tuple[Any, ...], int] = {}  # slots of the rows with crowded keys
 
     def assign(self, columns: pa.RecordBatch, rows: int) -> Ints:
-        """The slot of each row; `columns` are the key columns."""
+        """Returns the slot of each row. `columns` are the key columns."""
         few = few_codes(columns, rows)
         if few is None:
             return self._assign(columns, rows)
@@ -82,8 +82,8 @@ class Groups:
         return slots
 
     def _found(self, columns: pa.RecordBatch, keys: Ints) -> Ints:
-        """Of rows whose keys no two different rows are known to have."""
-        slots, fresh = self.slots.assign(keys)
+        """Returns the slots of rows whose keys are not crowded."""
+        slots, fresh = self.key_table.assign(keys)
         if self._schema:
             self._append(columns, slots, fresh)
             doubtful = self._doubtful(keys, fresh)
@@ -93,7 +93,7 @@ class Groups:
 
     def _append(self, columns: pa.RecordBatch, slots: Ints, fresh: Ints) -> None:
         if len(fresh):
-            self._row = grown(self._row, self.slots.capacity)
+            self._row = grown(self._row, self.key_table.capacity)
             self._row[slots[fresh]] = np.arange(self._rows, self._rows + len(fresh))
             self._rows += len(fresh)
             part = (
@@ -108,7 +108,7 @@ class Groups:
             self._parts.append(concat_columns(merged))
 
     def _doubtful(self, keys: Ints, fresh: Ints) -> Ints:
-        """The rows that were found by their key alone, which another row might have."""
+        """Returns the rows that were found by their key alone, which a different row might share."""
         if self._exact:
             return np.flatnonzero(keys == null_key(self._secret))
         if len(fresh) == len(keys):
@@ -118,8 +118,8 @@ class Groups:
         return np.flatnonzero(found)
 
     def _confirm(self, columns: pa.RecordBatch, keys: Ints, slots: Ints, doubtful: Ints) -> None:
-        """Compare the columns of rows with those of the slots they were given. Where they differ, the key is crowded
-        from now on: its rows are found through a dict, each with a slot of its own."""
+        """Compares the columns of rows with those of the slots they were given. If they differ, the key becomes
+        crowded: its rows are found through a dict, each with a slot of its own."""
         given = columns if len(doubtful) == columns.num_rows else take_columns(columns, doubtful)
         same = equal_rows(given.columns, self.columns_of(slots[doubtful]).columns, len(doubtful))
         for row in doubtful[~same].tolist():
@@ -129,12 +129,13 @@ class Groups:
             slots[row] = self._slot_among(columns.slice(row, 1))
 
     def _slot_among(self, row: pa.RecordBatch) -> int:
+        """Returns the slot of a row whose key is crowded."""
         values = row_values(row)
         if values not in self._among:
             key = np.array([self._rows], dtype=np.int64)
-            while int(self.slots.find(key)[0]) >= 0 or key[0] in self._crowded:
+            while int(self.key_table.find(key)[0]) >= 0 or key[0] in self._crowded:
                 key = key * 6364136223846793005 + 1442695040888963407  # any key that is free
-            slot, fresh = self.slots.assign(key)
+            slot, fresh = self.key_table.assign(key)
             self._append(row, slot, fresh)
             self._among[values] = int(slot[0])
         return self._among[values]
@@ -165,32 +166,33 @@ class Groups:
         return taken.combine_chunks() if taken.num_chunks != 1 else taken.chunk(0)
 
     def release(self, slots: Ints) -> None:
-        self.slots.release(slots)
+        self.key_table.release(slots)
         if self._among and len(slots):
             gone = set(slots.tolist())
             self._among = {row: slot for row, slot in self._among.items() if slot not in gone}
-        if self._schema and self._rows > 2 * len(self.slots) + _SLACK:
-            live = np.flatnonzero(self.slots.serial >= 0)
+        if self._schema and self._rows > 2 * len(self.key_table) + _SLACK:
+            live = np.flatnonzero(self.key_table.serial >= 0)
             self._parts = [self.columns_of(live)]
             self._rows = len(live)
             self._row[live] = np.arange(len(live))
 
     def __len__(self) -> int:
-        return len(self.slots)
+        return len(self.key_table)
 
     def state(self) -> State:
-        live = np.flatnonzero(self.slots.serial >= 0)
-        return {"slots": self.slots.state(), "columns": self.columns_of(live), "live": live}
+        live = np.flatnonzero(self.key_table.serial >= 0)
+        return {"slots": self.key_table.state(), "columns": self.columns_of(live), "live": live}
 
     def load(self, state: State) -> None:
-        """Keys are made anew from the columns: they may have been made with another secret."""
+        """Restores the groups. Keys are computed again from the columns, because they may have been made with another
+        secret."""
         columns, live = state["columns"], state["live"]
         saved = dict(state["slots"])
         if self._schema:
             saved["keys"] = self._new_keys(columns, live)
-        self.slots.load(saved)
+        self.key_table.load(saved)
         self._parts, self._rows = [columns] if len(live) else [], len(live)
-        self._row = np.zeros(self.slots.capacity, dtype=np.int32)
+        self._row = np.zeros(self.key_table.capacity, dtype=np.int32)
         self._row[live] = np.arange(len(live))
 
     def _new_keys(self, columns: pa.RecordBatch, live: Ints) -> Ints:

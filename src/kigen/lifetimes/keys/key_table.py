@@ -1,9 +1,10 @@
 """A map from 64-bit row keys to small, stable slot numbers: open addressing over numpy arrays, whole batches at a time.
 
-A slot stays with its key until it is released; released slots are used again, with a new serial number. The table holds
-slot numbers only, 4 bytes a cell; a cell's key is its slot's (`key_of`). Where a key lies depends on a secret, so that
-crafted keys cannot crowd. Cost: a few vector passes over the batch, whatever the number of keys held; nearly all keys
-are done in the first. Released keys leave tombstones; the table is rebuilt when they pile up.
+A slot belongs to its key until it is released. Released slots are used again, with a new serial number. The table holds
+only slot numbers, 4 bytes per cell; the key of a cell is that of its slot (`key_of`). The position of a key depends on
+a secret, so that crafted keys cannot collide. Cost: a few vector passes over the batch, whatever the number of keys
+held; nearly all keys are done in the first pass. Released keys leave tombstones; the table is rebuilt when there are
+too many.
 """
 
 from __future__ import annotations
@@ -23,14 +24,16 @@ def _cells(size: int) -> Cells:
 
 
 class KeyTable:
+    """Gives each key a slot."""
+
     def __init__(self, secret: int = 0) -> None:
         self._multiplier = np.uint64((secret * 0xD1342543DE82EF95 + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF | 1)
         self._slot = _cells(16)
-        self._used = 0  # cells not empty, tombstones included
+        self._used = 0  # cells that are not empty, tombstones included
         self.key_of: Ints = np.zeros(8, dtype=np.int64)  # by slot
-        self.serial: Ints = np.full(8, -1, dtype=np.int64)  # by slot; -1: free
-        self._stack: Cells = np.arange(7, -1, -1, dtype=np.int32)  # free slots, the next to be given out at the end
-        self._free = 8  # how many of the stack hold
+        self.serial: Ints = np.full(8, -1, dtype=np.int64)  # by slot; -1: the slot is free
+        self._stack: Cells = np.arange(7, -1, -1, dtype=np.int32)  # free slots; the last one is given out next
+        self._free = 8  # number of free slots on the stack
         self._next_serial = 0
 
     @property
@@ -41,13 +44,13 @@ class KeyTable:
         return self.capacity - self._free
 
     def _home(self, keys: Ints, mask: int) -> Ints:
-        """The upper bits of a product with a secret number: whoever does not know it cannot choose keys that meet more
-        than by chance."""
+        """Returns the first cell of each key: the upper bits of a product with a secret number. Without the secret,
+        nobody can choose keys that collide more often than by chance."""
         product = keys.view(np.uint64) * self._multiplier
         return (product >> np.uint64(64 - mask.bit_length())).view(np.int64)
 
     def find(self, keys: Ints) -> Ints:
-        """The slot of each key, -1 where it has none."""
+        """Returns the slot of each key, -1 where it has none."""
         mask = len(self._slot) - 1
         found = np.full(len(keys), -1, dtype=np.int64)
         rest = np.arange(len(keys))
@@ -62,14 +65,15 @@ class KeyTable:
         return found
 
     def assign(self, keys: Ints) -> tuple[Ints, Ints]:
-        """The slot of each key, and the places of the keys that had none and got a free slot (each such key once).
+        """Returns the slot of each key, and the positions of the keys that had none and got a free slot (each such key
+        once).
 
-        One walk finds and adds: whoever comes to an empty cell writes a slot of its own there; of several the last
-        writer wins, and the others see on reading back whether the winner has their key (then its slot is theirs) or
-        not (then they go on)."""
+        One walk finds and adds. A key that reaches an empty cell writes a slot of its own there. If several do so, the
+        last writer wins; the others read the cell back and see whether the winner has their key (then its slot is
+        theirs) or not (then they continue)."""
         self._grow(len(keys))
         mask = len(self._slot) - 1
-        own = self._stack[self._free - len(keys) : self._free][::-1].astype(np.int64)  # offered: one a key
+        own = self._stack[self._free - len(keys) : self._free][::-1].astype(np.int64)  # one offered per key
         position = self._home(keys, mask)
         slot, won, on = self._visit(position, keys, own)
         found, fresh = slot.astype(np.int64), [won]
@@ -77,7 +81,7 @@ class KeyTable:
         while len(rest):
             position = (position[on] + 1) & mask
             slot, won, on = self._visit(position, keys[rest], own[rest])
-            found[rest] = slot  # right for those that are done; the others come again
+            found[rest] = slot  # correct for the keys that are done; the others are set again later
             fresh.append(rest[won])
             rest = rest[on]
         new = np.concatenate(fresh)
@@ -86,7 +90,8 @@ class KeyTable:
         return found, new
 
     def _visit(self, position: Ints, wanted: Ints, offer: Ints) -> tuple[Cells, Ints, Ints]:
-        """One step of the walk: what lies in each cell, who took an empty one, and who must go on."""
+        """Takes one step of the walk. Returns the content of each cell, the keys that took an empty cell, and the keys
+        that must continue."""
         slot = self._slot[position]
         empty = np.flatnonzero(slot == _EMPTY)
         won = empty
@@ -100,8 +105,8 @@ class KeyTable:
         return slot, won, np.flatnonzero((slot < 0) | (self.key_of[slot] != wanted))
 
     def _take(self, own: Ints, new: Ints) -> None:
-        """Of the slots offered, those of the places `new` are taken now; the others stay free."""
-        new = np.sort(new)  # which came first must not depend on where in the table they met
+        """Takes the offered slots at the positions `new`; the others stay free."""
+        new = np.sort(new)  # the order must not depend on the cells in which keys met
         slots = own[new]
         left = np.ones(len(own), dtype=np.bool_)
         left[new] = False
@@ -114,13 +119,13 @@ class KeyTable:
         self._used += len(slots)
 
     def _grow(self, more: int) -> None:
-        """Room for so many new keys: in the table (at most six tenths full) and among the free slots."""
+        """Makes room for `more` new keys: in the table (at most six tenths full) and among the free slots."""
         if (self._used + more) * 5 > len(self._slot) * 3:
             self._rebuild(more)
         if more <= self._free:
             return
         old = self.capacity
-        new = old + max(old // 4, more)  # not twice: every operator has several arrays of this length
+        new = old + max(old // 4, more)  # not doubled: every operator has several arrays of this length
         self.key_of = np.concatenate([self.key_of, np.zeros(new - old, dtype=np.int64)])
         self.serial = np.concatenate([self.serial, np.full(new - old, -1, dtype=np.int64)])
         stack = np.empty(new, dtype=np.int32)
@@ -129,7 +134,8 @@ class KeyTable:
         self._stack, self._free = stack, self._free + new - old
 
     def _insert(self, keys: Ints, slots: Ints) -> None:
-        """Into empty cells only; of several that want one cell the last writer wins, the others go on to the next."""
+        """Writes keys into empty cells. If several want one cell, the last writer wins, and the others continue with
+        the next cell."""
         mask = len(self._slot) - 1
         self._used += len(keys)
         position = self._home(keys, mask)
@@ -149,7 +155,7 @@ class KeyTable:
         self._insert(self.key_of[live], live)
 
     def release(self, slots: Ints) -> None:
-        """Give slots back (each once); their keys are forgotten."""
+        """Frees slots (each once) and forgets their keys."""
         if not len(slots):
             return
         mask = len(self._slot) - 1
@@ -179,7 +185,7 @@ class KeyTable:
         self.key_of = np.zeros(capacity, dtype=np.int64)
         self.serial = np.full(capacity, -1, dtype=np.int64)
         self.key_of[live], self.serial[live] = state["keys"], state["serial"]
-        free = state["free"]  # in its order: slots decide the order of results, which replicas must agree on
+        free = state["free"]  # in its order: slots decide the order of results, on which replicas must agree
         self._stack = np.empty(capacity, dtype=np.int32)
         self._stack[: len(free)] = free
         self._free = len(free)

@@ -1,9 +1,9 @@
-"""A 64-bit key per row: equal rows have equal keys, and different rows have different ones but for chance.
+"""Computes a 64-bit key per row: equal rows have equal keys, and different rows have different keys except by chance.
 
-Chance is not enough: whoever groups or joins by keys compares the columns of rows that meet (`equal_rows`). Keys of one
-integer or timestamp column are its values, so they need no comparison but for the one value that stands for NULL. All
-others are mixed with a secret, so that nobody can craft rows of one key; the secret lies in the checkpoint, since keys
-are part of the state.
+Since chance is not excluded, code that groups or joins by keys also compares the columns of rows that meet
+(`equal_rows`). The keys of one integer or timestamp column are its values, so they need no comparison, except for the
+one value that stands for NULL. All other keys are mixed with a secret, so that nobody can craft rows with one key. The
+secret lies in the checkpoint, since keys are part of the state.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def one_to_one(schema: Schema) -> bool:
 
 
 def null_key(secret: int) -> int:
-    """The key of NULL in a column whose other values are their own keys."""
+    """Returns the key of NULL in a column whose other values are their own keys."""
     return _scrambled(secret + _ODD) - (1 << 63)
 
 
 def row_keys(columns: pa.RecordBatch, rows: int, keys: Sequence[int], secret: int = 0) -> Ints:
-    """NULL equals NULL here."""
+    """Computes the keys of rows from their columns `keys`. NULL equals NULL here."""
     if not keys or not rows:
         return np.zeros(rows, dtype=np.int64)
     if len(keys) == 1:
@@ -72,7 +72,7 @@ def _integers(column: pa.Array, null: int) -> Ints | None:
 
 
 def _hashes(columns: pa.RecordBatch, keys: list[int]) -> list[Ints]:
-    """DuckDB's hash of each column by itself: it gives equal values of a type (0.0 and -0.0) equal numbers."""
+    """Returns DuckDB's hash of each column by itself. It gives equal values of a type (0.0 and -0.0) equal numbers."""
     if not keys:
         return []
     found = run(columns, [f"hash(c{k})" for k in keys])
@@ -80,7 +80,7 @@ def _hashes(columns: pa.RecordBatch, keys: list[int]) -> list[Ints]:
 
 
 def _scrambled(value: int) -> int:
-    """A 64-bit number that depends on every bit of this one (splitmix64)."""
+    """Returns a 64-bit number that depends on every bit of `value` (splitmix64)."""
     value = (value + _STEP) & _LOW
     value = ((value ^ (value >> 30)) * _ODD) & _LOW
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _LOW
@@ -88,7 +88,7 @@ def _scrambled(value: int) -> int:
 
 
 def equal_rows(left: Sequence[pa.Array], right: Sequence[pa.Array], rows: int) -> Mask:
-    """Where all columns are equal; NULL equals NULL, NaN equals NaN."""
+    """Returns where all columns are equal; NULL equals NULL, NaN equals NaN."""
     same = np.ones(rows, dtype=np.bool_)
     for a, b in zip(left, right, strict=True):
         same &= _equal(a, b)
@@ -105,21 +105,21 @@ def _equal(a: pa.Array, b: pa.Array) -> Mask:
 
 
 def row_values(row: pa.RecordBatch) -> tuple[Any, ...]:
-    """A row as a key of a dict: NaN equals NaN."""
+    """Returns a row as a key of a dict, in which NaN equals NaN."""
     return tuple(
         "NaN" if isinstance(v, float) and v != v else v for v in (plain_values(column)[0] for column in row.columns)
     )
 
 
 def plain_values(column: pa.Array) -> list[Any]:
-    """As Python's own; times as numbers, since Python's end with the year 9999."""
+    """Returns Python values; times are numbers, since Python's own end with the year 9999."""
     values: list[Any] = (column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
     return values
 
 
 def mix(left: Ints, right: Ints, salt: int) -> Ints:
-    """A non-negative 62-bit id from two ids; equal pairs give equal ids, different pairs different ones but for
-    chance."""
+    """Makes a non-negative 62-bit id from two ids. Equal pairs give equal ids, different pairs give different ones
+    except by chance."""
     a = left.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
         (salt * 0xD1B54A32D192ED03 + 1) & 0xFFFFFFFFFFFFFFFF
     )

@@ -1,10 +1,10 @@
 """DISTINCT, EXCEPT and INTERSECT, with and without ALL: one operator that counts equal rows on the left and on the
 right.
 
-How many copies of a row are in the result is a function of the two counts. Where it rises, copies open; where it falls,
-the oldest copies close, so births and deaths pair by their rank within the row. A copy's id follows from the row's
-serial number and that rank: no table of copies. Both counts lie in one integer (left below, right above), so one
-cumulation serves.
+The number of copies of a row in the result is a function of the two counts. Where it rises, copies open. Where it
+falls, the oldest copies close, so births and deaths pair by their rank within the row. A copy's id follows from the
+row's serial number and that rank, so there is no table of copies. Both counts lie in one integer (left in the low bits,
+right in the high bits), so one cumulative sum serves both.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOW = np.int64((1 << 32) - 1)
 
 @dataclass(frozen=True)
 class _Units:
-    """Copies that open (or close), one a unit, ordered by slot and rank."""
+    """Copies that open (or close), one per unit, ordered by slot and rank."""
 
     slot: Ints
     time: Ints
@@ -40,21 +40,23 @@ class _Units:
 
 
 class CountingOperator(Operator):
+    """Counts equal rows of its one or two inputs. `copies` decides how many of them the result has."""
+
     def __init__(self, node: PlanNode, task: OperatorContext, copies: Copies) -> None:
         self.node, self._number, self._signed = node, task.number, task.signed
         self._copies = copies
         self._groups = Groups(node.schema, task.secret)
         self._inputs = [Lifecycle(child.schema, self._groups.assign, task.signed, ()) for child in node.children]
-        self._counts: Ints = no_ints()  # alive on the left and, above, on the right; by slot
-        self._born: Ints = no_ints()  # copies opened and closed since the row appeared, by slot
-        self._died: Ints = no_ints()
+        self._counts: Ints = no_ints()  # live tuples on the left and, in the high bits, on the right; by slot
+        self._born: Ints = no_ints()  # copies opened since the row appeared, by slot
+        self._died: Ints = no_ints()  # copies closed since then, by slot
 
     def step(self, inputs: list[Message], now: int) -> Message:
         sides = [lifecycle.events(message, now) for lifecycle, message in zip(self._inputs, inputs, strict=True)]
         events = Events.concat(sides)
         if not len(events):
             return Signed.empty(self.node.schema) if self._signed else Block.empty(self.node.schema)
-        capacity = self._groups.slots.capacity
+        capacity = self._groups.key_table.capacity
         self._counts, self._born, self._died = (grown(a, capacity) for a in (self._counts, self._born, self._died))
         runs = group_runs(events.slot, events.time)
         weight = events.sign if len(sides) == 1 else np.concatenate([sides[0].sign, sides[1].sign * _RIGHT])
@@ -67,7 +69,7 @@ class CountingOperator(Operator):
         return as_signed(opened, closed) if self._signed else as_block(opened, closed)
 
     def _rise(self, runs: Runs, weight: Ints) -> Ints:
-        """By how many copies the result rises (or falls) at each run."""
+        """Returns by how many copies the result rises (or falls) at each run."""
         starts = np.flatnonzero(runs.first)
         counts = self._counts[runs.slot[starts]]
         after = runs.cumulated(weight, self._counts)
@@ -83,7 +85,7 @@ class CountingOperator(Operator):
         died_before[touched] = self._died[touched]
         born = _units(runs, np.flatnonzero(rise > 0), rise, self._born)
         died = _units(runs, np.flatnonzero(rise < 0), -rise, self._died)
-        serial = self._groups.slots.serial
+        serial = self._groups.key_table.serial
         born_id, died_id = (mix(serial[u.slot], u.rank, self._number) for u in (born, died))
         close, earlier = _pair(born, died, died_before)
         opened = Opened(self._groups.columns_of(born.slot), born.time, close, born_id)
@@ -119,7 +121,7 @@ class CountingOperator(Operator):
 
 
 def _units(runs: Runs, which: Ints, amount: Ints, counter: Ints) -> _Units:
-    """Every unit of `amount` at the runs `which`; `counter`, by slot, goes on from where it was."""
+    """Returns every unit of `amount` at the runs `which`. `counter`, by slot, continues from its old values."""
     slot, amount = runs.slot[which], amount[which]
     if not len(which):
         return _Units(no_ints(), no_ints(), no_ints())
@@ -127,17 +129,17 @@ def _units(runs: Runs, which: Ints, amount: Ints, counter: Ints) -> _Units:
     starts = np.flatnonzero(changes(slot))
     base = np.where(starts > 0, total[starts - 1], 0)
     begin = total - amount - np.repeat(base, np.diff(np.append(starts, len(slot)))) + counter[slot]
-    counter[slot] = begin + amount  # of several for one slot the last holds
+    counter[slot] = begin + amount  # of several runs of one slot the last one is assigned last
     if bool((amount == 1).all()):
         return _Units(slot, runs.time[which], begin)
     return _Units(np.repeat(slot, amount), np.repeat(runs.time[which], amount), expand(begin, amount))
 
 
 def _pair(born: _Units, died: _Units, died_before: Ints) -> tuple[Ints, Mask]:
-    """The death of each birth where this step holds it, else FOREVER; and which deaths are of earlier births.
+    """Returns the death of each birth if this step has it, else FOREVER; and which deaths are of earlier births.
 
-    Both come ordered by slot and rank. Slot and rank (less the deaths before the step) make one number, so a search
-    pairs them."""
+    Both inputs are ordered by slot and rank. Slot and rank (less the deaths before the step) make one number, so a
+    search pairs them."""
     close = np.full(len(born.slot), FOREVER)
     earlier = np.ones(len(died.slot), dtype=np.bool_)
     if len(close) and len(earlier):

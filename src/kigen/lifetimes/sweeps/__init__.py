@@ -1,1 +1,1 @@
-"""Births and deaths in order of time: sweeps, searches and cuts that operators share."""
+"""Work on births and deaths in order of time that operators share: sweeps, searches and cuts."""

@@ -1,7 +1,7 @@
-"""Where an operator's events come from: the direct method keeps the living itself and lets them die; the negative-tuple
-method is told.
+"""Turns an operator's input into births and deaths. The direct method keeps the live tuples itself and finds their
+deaths; the negative-tuple method receives them.
 
-The direct method looks a tuple's group up once, at its birth, and remembers the slot; a negative tuple is looked up
+The direct method looks up a tuple's group once, at its birth, and remembers the slot. A negative tuple is looked up
 again.
 """
 
@@ -23,7 +23,7 @@ Assign = Callable[[pa.RecordBatch, int], Ints]
 
 @dataclass(frozen=True)
 class Events:
-    """Births (+1) and deaths (-1) of a step: the group, the instant, and the columns kept."""
+    """Births (+1) and deaths (-1) of a step: the group, the instant, and the kept columns."""
 
     columns: pa.RecordBatch
     slot: Ints
@@ -45,8 +45,8 @@ class Events:
 
 
 class Lifecycle:
-    """One input of an operator. `assign` gives the slots of rows. Of the columns only `keep` are kept, by position.
-    `living` forces the direct bookkeeping also for negative tuples (MIN, MAX, RSTREAM need the living)."""
+    """One input of an operator. `assign` returns the slots of rows. Only the columns `keep` are kept, by position.
+    `living` keeps the live tuples for negative tuples too (MIN, MAX and RSTREAM need them)."""
 
     def __init__(self, schema: Schema, assign: Assign, signed: bool, keep: Sequence[int], living: bool = False) -> None:
         self._signed, self._assign, self._living = signed, assign, living
@@ -55,7 +55,7 @@ class Lifecycle:
         self._whole = len(kept) == len(schema)
         self.schema = kept
         self.alive = LiveTuples(kept) if living or not signed else None
-        self.dead: Chunk | None = None  # of the last step, where the living are kept
+        self.dead: Chunk | None = None  # tuples that died in the last step, if live tuples are kept
 
     def _kept(self, columns: pa.RecordBatch) -> pa.RecordBatch:
         if self._whole:
@@ -64,6 +64,7 @@ class Lifecycle:
         return chosen.rename_columns([f"c{i}" for i in range(len(self._keep))]) if self._keep else chosen
 
     def events(self, message: Message, now: int) -> Events:
+        """Returns the births and deaths of a step."""
         if self.alive is None:
             assert isinstance(message, Signed)
             slots = self._assign(message.columns, len(message))
@@ -89,7 +90,7 @@ class Lifecycle:
         return {} if self.alive is None else self.alive.state()
 
     def load(self, state: State, keys: Assign | None = None) -> None:
-        """With `keys`, what was found out about each tuple is found out anew."""
+        """Restores the live tuples. With `keys`, the keys of all tuples are computed again."""
         if self.alive is not None:
             for chunk in [c for saved in state.values() for c in chunk_states(saved)] if keys is not None else ():
                 assert keys is not None

@@ -1,5 +1,5 @@
-"""Finding sorted numbers among sorted numbers: by arithmetic where they count up one by one (holders of a window do),
-else by search."""
+"""Finds sorted numbers among sorted numbers: by arithmetic if they are consecutive (the holders of a window are), else
+by search."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def strictly_ordered(values: Ints) -> bool:
 
 
 def overlap(ordered: Ints, others: Ints) -> slice:
-    """The part of `ordered` within the range of `others` (both ordered, neither empty)."""
+    """Returns the part of `ordered` within the range of `others` (both ordered, neither empty)."""
     first, last = others[0], others[-1]
     if ordered[0] >= first and ordered[-1] <= last:
         return slice(0, len(ordered))
@@ -26,7 +26,8 @@ def overlap(ordered: Ints, others: Ints) -> slice:
 
 
 def places(haystack: Ints, needles: Ints, without_gaps: bool) -> tuple[Ints, Ints]:
-    """Where each needle begins in the haystack and how often it stands there; all needles lie within its range."""
+    """Returns where each needle begins in the haystack and how often it occurs. All needles lie within the haystack's
+    range."""
     if without_gaps:
         return needles - haystack[0], np.ones(len(needles), dtype=np.int64)
     begin = np.searchsorted(haystack, needles, side="left")
@@ -34,8 +35,8 @@ def places(haystack: Ints, needles: Ints, without_gaps: bool) -> tuple[Ints, Int
 
 
 def first_from(values: Ints, begin: Ints, stop: Ints, bound: Ints) -> Ints:
-    """Of each ordered run values[begin:stop], where the first value of at least `bound` lies; `stop` if there is
-    none."""
+    """Returns, for each ordered run values[begin:stop], the position of the first value of at least `bound`; `stop` if
+    there is none."""
     last = len(values) - 1
     while True:
         some = begin < stop

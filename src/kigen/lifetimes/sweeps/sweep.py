@@ -1,9 +1,9 @@
-"""The sweep: births and deaths of many groups, sorted by group and time and cumulated, give every change between two
-steps.
+"""The sweep: sorts births and deaths of many groups by group and time and adds them up. The result has every change
+between two steps.
 
 All events of one group at one instant act together (a run): what is visible at an instant is the state after all of
-them. The result of a step therefore does not depend on how its events were cut into blocks. Cost: one sort of the
-step's events, then vector passes.
+them. So the result of a step does not depend on how its events were cut into blocks. Cost: one sort of the step's
+events, then vector passes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from kigen.lifetimes.blocks import Ints, Mask
 
 @dataclass(frozen=True)
 class Runs:
-    """Events grouped by (slot, time). `order` sorts the events; run i holds order[begin[i]:begin[i+1]]."""
+    """Events grouped by (slot, time). `order` sorts the events; run i is order[begin[i]:begin[i+1]]."""
 
     order: Ints
-    begin: Ints  # of each run, in the sorted events
+    begin: Ints  # position of each run in the sorted events
     slot: Ints  # of each run
     time: Ints  # of each run
     first: Mask  # whether the run is its slot's first
@@ -33,18 +33,20 @@ class Runs:
         return np.concatenate([self.first[1:], [True]]) if len(self.first) else self.first
 
     def sample(self) -> Ints:
-        """One event of each run, by its place in the step's events: all events of a group share its key columns."""
+        """Returns one event of each run, as an index into the step's events. All events of a group have the same key
+        columns."""
         return self.order[self.begin]
 
     def total(self, per_event: Ints) -> Ints:
-        """Sum over the events of each run."""
+        """Returns the sum over the events of each run."""
         ordered = per_event[self.order]
         return ordered if len(self.begin) == len(ordered) else np.asarray(np.add.reduceat(ordered, self.begin))
 
     def cumulated(self, per_event: Ints, before: Ints) -> Ints:
-        """The group's value after each run; `before`, its value when the step began, by slot, is brought up to date.
+        """Returns the group's value after each run, and updates `before`, the values by slot when the step began.
 
-        One cumulation over all groups: each group's first run also takes away what the group before it ended with."""
+        One cumulative sum serves all groups: each group's first run also subtracts the final value of the group before
+        it."""
         total = self.total(per_event)
         starts = np.flatnonzero(self.first)
         slots = self.slot[starts]
@@ -59,12 +61,11 @@ class Runs:
 
 
 def group_runs(slot: Ints, time: Ints) -> Runs:
-    """KeyTable must be small numbers (below 2**31): slot and place in time are packed into one integer, and that is
-    sorted, which is many times faster than sorting by two keys."""
+    """Groups events into runs. Slots must be below 2**31: slot and rank in time are packed into one integer, which
+    sorts many times faster than two keys."""
     count = len(slot)
-    order = (
-        None if bool(np.all(time[1:] >= time[:-1])) else np.argsort(time, kind="stable")
-    )  # few sorted runs: merging is cheap
+    # Times mostly are a few sorted runs, which a stable sort merges cheaply.
+    order = None if bool(np.all(time[1:] >= time[:-1])) else np.argsort(time, kind="stable")
     bits = max(count - 1, 1).bit_length()
     packed = ((slot if order is None else slot[order]) << bits) | np.arange(count)
     packed.sort()
@@ -79,14 +80,14 @@ def group_runs(slot: Ints, time: Ints) -> Runs:
 
 
 def changes(values: Ints) -> Mask:
-    """Where a value differs from the one before; true at the first."""
+    """Returns where a value differs from the one before; true for the first."""
     out = np.ones(len(values), dtype=np.bool_)
     np.not_equal(values[1:], values[:-1], out=out[1:])
     return out
 
 
 def dense(keys: Ints) -> Ints:
-    """Equal keys get equal small numbers."""
+    """Gives equal keys equal small numbers."""
     order = np.argsort(keys)
     ordinal = np.cumsum(changes(keys[order])) - 1
     out = np.empty(len(keys), dtype=np.int64)

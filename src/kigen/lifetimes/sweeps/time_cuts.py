@@ -1,7 +1,7 @@
-"""Cuts the messages of one step at instants: what a step brings may as well come in several shorter steps.
+"""Cuts the messages of one step at instants, so that one step can run as several shorter ones.
 
-Operators give the same relation however time is cut into steps, so a step that would make too much at once is run in
-stretches. Cost: a sort of the message by time, unless it lies so already; the parts are slices.
+Operators give the same relation however time is cut into steps. So a step that would produce too much at once is run in
+stretches. Cost: a sort of the message by time, unless it is sorted already; the parts are slices.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from kigen.lifetimes.blocks import Block, Fills, Ints, Signed, StreamBlock, take
 
 
 def cut(message: Any, times: Sequence[int]) -> list[Any]:
-    """The part before times[0], that between times[0] and times[1], and so on; the last holds the rest."""
+    """Returns the part before times[0], the part between times[0] and times[1], and so on; the last part has the
+    rest."""
     if isinstance(message, Block):
         order, bounds = ordered_bounds(message.start, times)
         block = message if order is None else message.take(order)
@@ -52,15 +53,15 @@ def _ordered(columns: Any, arrays: Iterable[Ints], order: Ints | None) -> tuple[
 
 
 def ordered_bounds(at: Ints, times: Sequence[int]) -> tuple[Ints | None, list[int]]:
-    """An order by time, unless it is that already, and where each part begins and the last stops."""
+    """Returns an order by time (None if the times are ordered already), and the bounds of the parts."""
     order = None if bool(np.all(at[1:] >= at[:-1])) else np.argsort(at, kind="stable")
     places = np.searchsorted(at if order is None else at[order], np.array(times, dtype=np.int64)).tolist()
     return order, [0, *places, len(at)]
 
 
 def even_cuts(at: Ints, loads: Ints, most: int) -> list[int]:
-    """Instants that cut the loads into stretches of at most `most`, as far as loads of one instant allow. Without the
-    first and last."""
+    """Returns instants that cut the loads into stretches of at most `most`, as far as the loads of one instant allow.
+    The first and the last instant are left out."""
     order = np.argsort(at, kind="stable")
     at, after = at[order], np.cumsum(loads[order])
     cuts: list[int] = []
@@ -70,7 +71,7 @@ def even_cuts(at: Ints, loads: Ints, most: int) -> list[int]:
         if over >= len(at):
             break
         first = int(np.searchsorted(at, at[over], side="left"))
-        if first == 0 or (cuts and int(at[first]) <= cuts[-1]):  # one instant alone is too much
+        if first == 0 or (cuts and int(at[first]) <= cuts[-1]):  # one instant alone exceeds the limit
             first = int(np.searchsorted(at, at[over], side="right"))
             if first >= len(at):
                 break

@@ -1,1 +1,1 @@
-"""Windows: a stream tuple becomes a tuple with a lifetime."""
+"""Windows: they turn a stream tuple into a tuple with a lifetime."""

@@ -1,6 +1,6 @@
-"""The negative-tuple method begins here: behind a window, every tuple is sent at its birth and again at its death.
+"""Windows of the negative-tuple method: every tuple is sent at its birth and again at its death.
 
-State: the whole window, columns and all, which is what the direct method spares. A tuple's id is its number in the
+State: the whole window with all columns, which the direct method does not need. A tuple's id is its offset in the
 stream.
 """
 
@@ -17,6 +17,8 @@ from kigen.plan.logical import Window
 
 
 class NegativeWindow(Operator):
+    """Sends the tuples of a window at birth and at death."""
+
     ordered = True
 
     def __init__(self, window: WindowOperator, number: int) -> None:
@@ -24,7 +26,7 @@ class NegativeWindow(Operator):
         self._window = window
         self._base = number << HOLDER_BITS
         self._alive = LiveTuples(window.node.schema)
-        self._immortal = 0  # tuples of an UNBOUNDED window: numbered from 0, never to be sent again
+        self._immortal = 0  # tuples of an UNBOUNDED window; they are numbered from 0 and never die
 
     def step(self, inputs: list[Message], now: int) -> Signed:
         (stream,) = inputs
@@ -57,7 +59,8 @@ class NegativeWindow(Operator):
 
 
 def births_and_deaths(alive: LiveTuples, block: Block, now: int) -> Signed:
-    """A block of the direct method as messages: those born in it, and those of `alive` that died before `now`."""
+    """Turns a block of the direct method into messages: the tuples born in it, and the tuples of `alive` that died
+    before `now`."""
     dead = alive.absorb(chunk_of(block), block.fills, now)
     parts = [c.columns for c in (block, dead) if len(c)] or [block.columns]
     return Signed(

@@ -1,9 +1,9 @@
-"""Windows: a stream tuple becomes a tuple with a lifetime. The direct form; the negative-tuple form puts `NegativeWindow`
-behind it.
+"""Windows of the direct method: they turn a stream tuple into a tuple with a lifetime. The negative-tuple method wraps
+them in a `NegativeWindow`.
 
-RANGE and NOW know every death at once. ROWS hands out a holder, the tuple's own number, and the tuple `size` later
-fills it: no state at all but the stream's numbering. PARTITION BY ROWS keeps the numbers (not the tuples) of the last
-rows of each partition.
+RANGE and NOW know every death at once. ROWS gives out a holder, the tuple's own offset, and the tuple `size` later
+fills it; the only state is the numbering of the stream. PARTITION BY ROWS keeps the offsets (not the tuples) of the
+last rows of each partition.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ class WindowOperator(Operator):
 
 
 def later(at: Ints, by: int) -> Ints:
-    """So much later; never later than the end of time, and never before the beginning."""
+    """Adds `by` to times; the result is never after the end of time."""
     room = int(FOREVER) - by
     return np.where(at > room, FOREVER, np.minimum(at, room) + by)
 
 
 class RangeWindow(WindowOperator):
+    """RANGE n and NOW."""
+
     def step(self, inputs: list[Message], now: int) -> Block:
         (stream,) = inputs
         end = later(stream.at, 1 if self.node.kind is WindowKind.NOW else self.node.size)
@@ -54,7 +56,7 @@ class RangeWindow(WindowOperator):
 
 
 class UnboundedWindow(WindowOperator):
-    """Never dying is known too: no holder, as there is nothing to wait for."""
+    """UNBOUNDED: it is known that no tuple ever dies, so there is no holder to wait for."""
 
     def step(self, inputs: list[Message], now: int) -> Block:
         (stream,) = inputs
@@ -63,8 +65,8 @@ class UnboundedWindow(WindowOperator):
 
 
 class SlidingWindow(WindowOperator):
-    """RANGE n SLIDE m: born at the first multiple of m not before the timestamp, dead at the first not before timestamp
-    + n. Tuples whose birth lies ahead are kept until time comes to it."""
+    """RANGE n SLIDE m: a tuple is born at the first multiple of m not before its timestamp, and dies at the first one
+    not before timestamp + n. Tuples whose birth lies ahead are kept until time reaches it."""
 
     def __init__(self, node: Window, number: int) -> None:
         super().__init__(node, number)
@@ -75,7 +77,7 @@ class SlidingWindow(WindowOperator):
         slide = self.node.slide_us
         assert slide is not None
         start = -(-stream.at // slide) * slide
-        last = FOREVER // slide * slide  # there is no later multiple
+        last = FOREVER // slide * slide  # the last multiple
         start, end = np.where(stream.at > last, FOREVER, start), later(stream.at, self.node.size)
         end = np.where(end > last, FOREVER, -(-np.minimum(end, last) // slide) * slide)
         born = Block(stream.columns, start, end, stream.sequence + self._base, Fills.none()).filter(start < end)
@@ -100,6 +102,8 @@ class SlidingWindow(WindowOperator):
 
 
 class RowsWindow(WindowOperator):
+    """ROWS n: a tuple dies when the n-th tuple after it arrives."""
+
     def step(self, inputs: list[Message], now: int) -> Block:
         (stream,) = inputs
         size, count = self.node.size, len(stream)
@@ -112,10 +116,12 @@ class RowsWindow(WindowOperator):
 
 
 class PartitionRowsWindow(WindowOperator):
+    """PARTITION BY ... ROWS n: a tuple dies when the n-th tuple after it in its partition arrives."""
+
     def __init__(self, node: Window, number: int, secret: int) -> None:
         super().__init__(node, number)
         self._groups = Groups(tuple(node.schema[k] for k in node.partition), secret)
-        self._key: Ints = no_ints()  # slots of the tuples not yet pushed out, ordered by (key, sequence)
+        self._key: Ints = no_ints()  # slots of the tuples that no later one has pushed out, ordered by (key, sequence)
         self._sequence: Ints = no_ints()
 
     def _partitions(self, stream: StreamBlock) -> Ints:
@@ -132,7 +138,9 @@ class PartitionRowsWindow(WindowOperator):
         at = concat_ints([np.full(old, BEFORE_TIME), stream.at])
         order = np.lexsort((sequence, keys))
         sorted_keys = keys[order]
-        pushed = np.zeros(len(order), dtype=np.bool_)  # by place in the order: whether the tuple `size` later is there
+        pushed = np.zeros(
+            len(order), dtype=np.bool_
+        )  # by position in the order: whether the tuple `size` later is present
         if len(order) > size:
             pushed[:-size] = sorted_keys[:-size] == sorted_keys[size:]
         end = np.full(len(order), FOREVER)
@@ -150,7 +158,7 @@ class PartitionRowsWindow(WindowOperator):
 
     def load(self, state: State) -> None:
         if "groups" not in state:
-            raise StateFormatError("PARTITION BY ... ROWS windows are saved in another form since format 2")
+            raise StateFormatError("PARTITION BY ... ROWS windows have another format since format 2")
         self._groups.load(state["groups"])
         self._key, self._sequence = state["key"], state["sequence"]
 
@@ -160,6 +168,7 @@ class PartitionRowsWindow(WindowOperator):
 
 
 def make_window(node: Window, number: int, secret: int = 0) -> WindowOperator:
+    """Builds the window operator of the direct method for a window node."""
     if node.kind is WindowKind.RANGE and node.slide_us is not None:
         return SlidingWindow(node, number)
     if node.kind is WindowKind.PARTITION_ROWS:
