@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from kigen_lab.simulate.nodes.model import NodeTask, Parcel, Release, Sink, Step, System, Wire, singles
 from kigen_lab.simulate.nodes.node_simulation import simulate_nodes
-from kigen_lab.simulate.nodes.outcome import joined, overlapping
+from kigen_lab.simulate.nodes.outcome import EXACT_US, Segment, joined
 
 from kigen.schedule import PolicySettings, make_policy
 
@@ -20,6 +21,12 @@ def give(
     stream: str, at_us: float, count: int = 1, node: str = "n", job: int = 0, label: str = "", age_us: float = 0.0
 ) -> Release:
     return Release(stream, node, at_us, Parcel(label or f"{stream}@{at_us:g}", count, at_us - age_us, job))
+
+
+def overlapping(segments: Iterable[Segment]) -> list[tuple[Segment, Segment]]:
+    """Returns pairs that use a processor at the same time: there must be none."""
+    ordered = sorted(segments, key=lambda s: (s.node, s.start_us, s.end_us))
+    return [(a, b) for a, b in pairwise(ordered) if a.node == b.node and b.start_us < a.end_us - EXACT_US]
 
 
 def figure_6() -> System:

@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import pytest
-from kigen_lab.simulate.nodes.random_periods import late_in, random_plan
+from oracle.periodic_plans import late_in, random_plan
 
 from kigen.placement.solver.solve import Limits, solve
 

@@ -7,13 +7,11 @@ Invariant: JSON holds everything a node needs to run its part: its tasks, their 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from kigen.placement.problem import Problem
 from kigen.placement.result import PlacedTask, Placement
-
-Label = Callable[[str], str]
 
 
 def time_text(us: float) -> str:

@@ -100,7 +100,7 @@ class Bursty(ArrivalProcess):
     it. The mean rate of a period stays `rate`."""
 
     def __init__(self, base: ArrivalProcess, burst: float, every_us: int, lasting_us: int, phase_us: int = 0) -> None:
-        self._base, self._every, self._lasting = base, every_us, lasting_us
+        self._base, self._every = base, every_us
         low = every_us / (lasting_us * burst + every_us - lasting_us)  # intensity between bursts, for a mean of 1
         ends_us = phase_us + lasting_us
         self._knots = np.array([0.0, phase_us, ends_us, every_us])  # real time within a period

@@ -62,7 +62,6 @@ class Connection:
         self._client: Any = None
         self._closed = False
         self._meter = WireMeter()
-        self.reconnects = -1  # the first connection does not count
         self.software: Any = None  # versions that the other side reports
 
     def client(self) -> Any:
@@ -81,7 +80,6 @@ class Connection:
                 self._meter.connected(int(str(answer["you"]).rpartition(":")[2]))
                 self.software = answer.get("software")
                 self._client = client
-                self.reconnects += 1
             return self._client
 
     def options(self, timeout_s: float) -> Any:

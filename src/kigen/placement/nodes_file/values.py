@@ -57,12 +57,6 @@ class Values:
         self._wrong(key, value, "write it in quotes")
         return None
 
-    def flag(self, key: str) -> bool:
-        value = self.values.get(key, False)
-        if not isinstance(value, bool):
-            self._wrong(key, value, "write true or false")
-        return value is True
-
     def names(self, key: str) -> tuple[str, ...]:
         value = self.values.get(key, [])
         if isinstance(value, str):

@@ -13,7 +13,7 @@ selected:
   they wait, and only the former may lower k. With any other reading, k stays at 1 once a tenth is missed, whatever the
   reason.
 
-`docs/scheduling.md` shows them side by side. Invariant: 1 <= k <= `largest`. Cost: O(1).
+`docs/explanation/scheduling.md` shows them side by side. Invariant: 1 <= k <= `largest`. Cost: O(1).
 """
 
 from __future__ import annotations

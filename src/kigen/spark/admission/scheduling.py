@@ -26,7 +26,6 @@ from kigen.spark.admission.shedding import Shedding
 from kigen.spark.scratch import Committed
 
 FEED_US = 2_000  # arrivals are reported to the policy in slots of this length
-FIXED_US = 150_000.0  # first guess of a micro-batch's fixed cost
 TUPLE_US = 2.0  # first guess of the cost per tuple, without its COST
 _KEPT_TUPLES = 4096  # memory of admitted tuples is freed when there are more
 _SAVE_EVERY = 50  # batches after which the learnt costs are saved

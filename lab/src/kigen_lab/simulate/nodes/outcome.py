@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 
 EXACT_US = 1e-3  # sums of rounded times: a deadline is missed by more than this
 
@@ -90,9 +89,3 @@ def joined(segments: Iterable[Segment], by_operator: bool = True) -> list[Segmen
 
 def _same(a: Segment, b: Segment) -> bool:
     return (a.node, a.task, a.operator, a.label) == (b.node, b.task, b.operator, b.label)
-
-
-def overlapping(segments: Iterable[Segment]) -> list[tuple[Segment, Segment]]:
-    """Pairs that share a processor at the same time: there must be none."""
-    ordered = sorted(segments, key=lambda s: (s.node, s.start_us, s.end_us))
-    return [(a, b) for a, b in pairwise(ordered) if a.node == b.node and b.start_us < a.end_us - EXACT_US]

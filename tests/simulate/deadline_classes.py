@@ -1,18 +1,17 @@
-"""A workload like that of `kigen bench deadlines`: few queries, deadline classes, bursts, and a fixed cost as large as
-Spark's.
+"""Draws a workload like that of `kigen bench deadlines`: few queries in deadline classes, bursts, and the fixed cost of
+Spark.
 
-Load 1 is what one processor could do without any fixed cost. With a fixed cost F and a shortest deadline Dmin, at most
-1 - 2F/Dmin of the time is left for work, so at a load beyond that at least 1 - (1 - 2F/Dmin)/load must be missed:
-`least_sdmr`.
+Load 1 is what one processor can do without any fixed cost. With a fixed cost F and a shortest deadline Dmin, at most
+1 - 2F/Dmin of the time is left for work. At a higher load, at least 1 - (1 - 2F/Dmin)/load must be missed: `least_sdmr`.
 """
 
 from __future__ import annotations
 
 import numpy as np
-
-from kigen.schedule import ScheduledTask
 from kigen_lab.simulate.deadlines.arrival_draws import arrival_times_us
 from kigen_lab.simulate.deadlines.workload import Workload
+
+from kigen.schedule import ScheduledTask
 
 CLASSES_S = (1.0, 2.0, 3.0, 5.0, 30.0)
 
@@ -29,8 +28,10 @@ def draw_classes(
     firm: bool = True,
     seed: int = 0,
 ) -> Workload:
-    """Queries of equal rate and cost, their deadlines by class in turn. `jitter`: of the fixed cost, relative,
-    uniform."""
+    """Draws queries of equal rate and cost, whose deadlines go through the classes in turn.
+
+    `jitter` is the relative, uniform spread of the fixed cost.
+    """
     rng = np.random.default_rng([seed, queries, 2])
     cost_us = load * 1e6 / (queries * rate_per_s)
     count = int(seconds * rate_per_s)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from deadline_classes import CLASSES_S, draw_classes, least_sdmr
 from kigen_lab.simulate import Outcome, Workload, simulate
-from kigen_lab.simulate.deadlines.micro_batches import CLASSES_S, draw_classes, least_sdmr
 
 from kigen.schedule import PolicySettings, make_policy
 

@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from kigen_lab.simulate.nodes.random_periods import late_in, random_plan
+from oracle.periodic_plans import late_in, random_plan
 
 from kigen.placement import Placement, Problem
 from kigen.placement.network import Network, arrival_us, route_all

@@ -1,9 +1,8 @@
-"""Random plans with given periods, to hold placements against virtual time: what a placement says it holds must not be
-late there.
+"""Draws random plans with given periods, and runs placements of them in virtual time.
 
-A plan has sources with periods, chains, branches, unions, operators that wait for all inputs, and streams that several
-queries share; links with delay and bandwidth; nodes of different speed. Counts of tuples are whole, so that nominal
-work is exactly what is done.
+A deadline that a placement claims to hold must hold there. A plan has sources with periods, chains, branches, unions,
+operators that wait for all inputs, and streams that several queries share. Links have delay and bandwidth, nodes differ
+in speed. Counts of tuples are whole numbers, so the nominal work is exactly the work that is done.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ import random
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-
-from kigen.placement import Placement, Problem, ProblemLink, ProblemNode, ProblemOperator, ProblemOutput, ProblemStream
 from kigen_lab.simulate.nodes.node_simulation import Cost, simulate_nodes
 from kigen_lab.simulate.nodes.outcome import Delivery
 from kigen_lab.simulate.nodes.placed import periodic, system_of
 
+from kigen.placement import Placement, Problem, ProblemLink, ProblemNode, ProblemOperator, ProblemOutput, ProblemStream
+
 PERIODS_US = (20_000.0, 40_000.0, 50_000.0, 100_000.0, 200_000.0)
-ROUND_US = 200_000.0  # after which all periods begin anew
+ROUND_US = 200_000.0  # after so long, all periods start again together
 
 
 @dataclass
@@ -30,7 +29,7 @@ class _Draft:
     operators: list[ProblemOperator] = field(default_factory=list)
     count: dict[str, float] = field(default_factory=dict)  # tuples of each stream
     period: dict[str, float] = field(default_factory=dict)
-    query: dict[str, int] = field(default_factory=dict)  # the streams of one query come together
+    query: dict[str, int] = field(default_factory=dict)  # streams of one query arrive together
 
     def source(self, period_us: float, query: int) -> str:
         name, tuples = f"in{len(self.streams)}", self.rng.choice((1, 2, 4, 8))
@@ -55,7 +54,7 @@ class _Draft:
 
 
 def random_plan(seed: int) -> Problem:
-    """Two to five nodes, up to six queries of up to nine operators; work for up to 95 % of all processors' time."""
+    """Draws two to five nodes and up to six queries of up to nine operators; they use up to 95 % of all processors."""
     rng = random.Random(seed)
     names = [f"n{i}" for i in range(rng.randint(2, 5))]
     nodes = tuple(ProblemNode(n, rng.choice((0.5, 1.0, 1.0, 2.0))) for n in names)
@@ -73,8 +72,10 @@ def random_plan(seed: int) -> Problem:
 
 
 def _scale(plan: Problem, load: float) -> float:
-    """By how much costs must grow for that load of all nodes; less where a single operator, or what is pinned to a
-    node, would fill one."""
+    """Returns the factor by which costs must grow to reach a load of all nodes.
+
+    It is smaller if a single operator, or the operators that are pinned to a node, would fill that node.
+    """
     rates = {
         o: work / period for o, work in plan.work_us.items() if (period := plan.period_us[plan.operator[o].output])
     }
@@ -106,7 +107,7 @@ def _query(draft: _Draft, query: int) -> list[str]:
 
 
 def _deadline_us(rng: random.Random, plan: Problem, output: ProblemOutput) -> float:
-    """From what is barely possible to several periods."""
+    """Draws a deadline between what is barely possible and several periods."""
     period = plan.period_us[output.stream] or PERIODS_US[-1]
     slowest = min(n.speed for n in plan.nodes)
     return (
@@ -116,8 +117,11 @@ def _deadline_us(rng: random.Random, plan: Problem, output: ProblemOutput) -> fl
 
 
 def late_in(plan: Problem, placement: Placement, seed: int, rounds: int = 4, nominal: bool = False) -> list[Delivery]:
-    """What comes late in virtual time: all sources together, then with offsets of their own; at full cost, and with
-    tuples that cost less. EDF with tuples that cannot be stopped may do worse with less work, so both count."""
+    """Returns what is late in virtual time.
+
+    Sources begin together, then with offsets of their own; tuples have their full cost, then less. EDF with tuples that
+    cannot be interrupted may do worse with less work, so both count.
+    """
     rng = random.Random(seed)
     late: list[Delivery] = []
     for apart in (False, True):
@@ -131,7 +135,7 @@ def late_in(plan: Problem, placement: Placement, seed: int, rounds: int = 4, nom
 
 
 def _offsets(rng: random.Random, plan: Problem) -> dict[str, float]:
-    """Streams that an operator waits for begin together; others when they like."""
+    """Draws when sources begin. Streams that an operator waits for begin together."""
     group = {s.name: s.name for s in plan.streams}
     for name in plan.order:
         operator = plan.operator[name]
