@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from kigen.lifetimes import EvaluationError
     from kigen.links import LinkDown, LinkError, LinkRefused
     from kigen.placement.cutting import CannotCut
-    from kigen.placement.nodes_file.file import NodesFileError
-    from kigen.placement.problem import ProblemError
+    from kigen.placement.nodes_file.entries import NodesFileError
+    from kigen.placement.problem_checks import ProblemError
     from kigen.placement.profile import ProfileError
     from kigen.placement.solver.mip import SolverMissing
     from kigen.placement.stored import PlacementMismatch
@@ -95,11 +95,11 @@ _MODULES = {
     "LinkRefused": "links",
     "ManifestFormatError": "spark.operator.manifest",
     "MemoryLimitReached": "spark.watch.memory",
-    "NodesFileError": "placement.nodes_file.file",
+    "NodesFileError": "placement.nodes_file.entries",
     "OffsetFormatError": "spark.admission.offsets",
     "OptionError": "connectors.options",
     "PlacementMismatch": "placement.stored",
-    "ProblemError": "placement.problem",
+    "ProblemError": "placement.problem_checks",
     "ProfileError": "placement.profile",
     "Progress": "engine.progress",
     "QueryProgress": "engine.progress",

@@ -23,7 +23,7 @@ from rich.console import Console
 
 from kigen.placement.cutting import cut
 from kigen.placement.from_plan import from_plan
-from kigen.placement.nodes_file.file import parse_nodes
+from kigen.placement.nodes_file.parser import parse_nodes
 from kigen.placement.solver.solve import Limits, solve
 from kigen.plan.binder import bind
 from kigen.plan.tasks import extract_tasks

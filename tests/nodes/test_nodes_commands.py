@@ -26,7 +26,7 @@ from kigen.cli.nodes.placing import NodesArguments, placed_parts
 from kigen.cli.nodes.status_command import nodes_table
 from kigen.engine.nodes.node_options import NodeOptions
 from kigen.links import LinkServer, Security
-from kigen.placement.nodes_file.file import NodesFileError
+from kigen.placement.nodes_file.entries import NodesFileError
 
 APP = """CREATE STREAM cars (id BIGINT, speed DOUBLE) FROM synthetic (rate = 200, id = 'sequence', speed = 'uniform(0, 100)');
 CREATE QUERY fast DEADLINE 5 SECONDS AS SELECT id, speed FROM cars [RANGE 2 SECONDS] WHERE speed > 50;

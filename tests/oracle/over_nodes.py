@@ -18,7 +18,7 @@ from kigen.lifetimes.exchange.received import input_of_rows
 from kigen.placement.cutting import CannotCut, NodePart, cut
 from kigen.placement.from_plan import from_plan
 from kigen.placement.network import Network, route_all
-from kigen.placement.nodes_file.file import parse_nodes
+from kigen.placement.nodes_file.parser import parse_nodes
 from kigen.placement.solver.assemble import assemble
 from kigen.placement.solver.split import by_work
 from kigen.plan import logical

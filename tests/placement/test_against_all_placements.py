@@ -18,9 +18,9 @@ from kigen.placement.problem import (
     ProblemStream,
     both_ways,
 )
-from kigen.placement.solver.demand import NodeDemand, local_fit
 from kigen.placement.solver.exact import ExactModel
 from kigen.placement.solver.neighbourhoods import minimise_traffic
+from kigen.placement.solver.node_demand import NodeDemand, local_fit
 from kigen.placement.solver.split import by_level, by_work, least, reserve
 
 FLOOR = 0.1

@@ -10,7 +10,6 @@ from kigen_lab.plans.random_plans import random_problem
 
 from kigen.placement.problem import (
     Problem,
-    ProblemError,
     ProblemLink,
     ProblemNode,
     ProblemOperator,
@@ -18,6 +17,7 @@ from kigen.placement.problem import (
     ProblemStream,
     both_ways,
 )
+from kigen.placement.problem_checks import ProblemError
 from kigen.placement.solver.solve import Limits, solve
 
 

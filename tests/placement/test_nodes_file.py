@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from kigen.cli.main import app as command
 from kigen.placement.from_plan import from_plan, name_operators
-from kigen.placement.nodes_file.file import FIRST_PORT, NodesFileError, parse_nodes
+from kigen.placement.nodes_file.entries import FIRST_PORT, NodesFileError
+from kigen.placement.nodes_file.parser import parse_nodes
 from kigen.placement.problem import ProblemLink
 from kigen.placement.profile import ProfileError, read_profile
 from kigen.plan import bind

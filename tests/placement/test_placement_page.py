@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from kigen.placement.from_plan import from_plan
-from kigen.placement.nodes_file.file import parse_nodes
+from kigen.placement.nodes_file.parser import parse_nodes
 from kigen.placement.solver.solve import Limits, solve
 from kigen.plan import load_app
 

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from kigen.placement.from_plan import from_plan
-from kigen.placement.nodes_file.file import parse_nodes
+from kigen.placement.nodes_file.parser import parse_nodes
 from kigen.placement.result import Placement
 from kigen.placement.solver.solve import Limits, solve
 from kigen.placement.stored import PlacementMismatch, fingerprint, from_json, to_json

@@ -33,7 +33,7 @@ from kigen.lifetimes import StreamInput, TaskRuntime
 from kigen.lifetimes.exchange.received import input_of_rows
 from kigen.links import Link
 from kigen.placement.cutting import NodePart
-from kigen.placement.nodes_file.file import NodesFile
+from kigen.placement.nodes_file.entries import NodesFile
 from kigen.plan.logical import LINK, App, SourceStream
 from kigen.plan.tasks import extract_tasks
 from kigen.queue import QueueError

@@ -23,7 +23,7 @@ from standby_nodes.pairs import ALL, PATIENCE_S, Pair, lines, role, steady
 
 from kigen.cli.nodes.placing import load_nodes
 from kigen.cli.nodes.status_command import ask, replicas
-from kigen.placement.nodes_file.file import NodesFile
+from kigen.placement.nodes_file.entries import NodesFile
 
 pytestmark = [
     pytest.mark.timeout(1800),

@@ -15,7 +15,8 @@ from kigen.cli.nodes.placing import NodesArguments, placed_parts
 from kigen.engine.nodes.batch_advice import with_batches
 from kigen.engine.nodes.standby_rules import kind_of, readers_of, skips_trimmed
 from kigen.placement.cutting import NodePart
-from kigen.placement.nodes_file.file import STANDBY_PORT, NodeEntry, NodesFile, NodesFileError, parse_nodes
+from kigen.placement.nodes_file.entries import STANDBY_PORT, NodeEntry, NodesFile, NodesFileError
+from kigen.placement.nodes_file.parser import parse_nodes
 from kigen.replicas.standby_kind import NEVER_FULL, Acks, InputRequest
 
 

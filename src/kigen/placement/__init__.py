@@ -1,14 +1,7 @@
 """Where operators run, which way streams take, and how deadlines are split."""
 
-from kigen.placement.problem import (
-    Problem,
-    ProblemError,
-    ProblemLink,
-    ProblemNode,
-    ProblemOperator,
-    ProblemOutput,
-    ProblemStream,
-)
+from kigen.placement.problem import Problem, ProblemLink, ProblemNode, ProblemOperator, ProblemOutput, ProblemStream
+from kigen.placement.problem_checks import ProblemError
 from kigen.placement.result import LinkLoad, NodeLoad, PlacedTask, Placement
 
 __all__ = [

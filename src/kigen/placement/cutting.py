@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from kigen.placement.from_plan import PlacedPlan
 from kigen.placement.network import Network, Route, arrival_us
-from kigen.placement.nodes_file.file import NodesFile
+from kigen.placement.nodes_file.entries import NodesFile
 from kigen.placement.result import Placement
 from kigen.placement.tasks import finish_us
 from kigen.plan.logical import LINK, App, Connector, PlanNode, Query, Received, Scan, SourceStream

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kigen.placement.nodes_file.file import NodesFile, NodesFileError
+from kigen.placement.nodes_file.entries import NodesFile, NodesFileError
 from kigen.placement.nodes_file.values import suggest
 from kigen.placement.problem import Problem, ProblemOperator, ProblemOutput, ProblemStream
 from kigen.placement.profile import Profile

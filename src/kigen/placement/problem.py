@@ -9,14 +9,11 @@ birthplace); all derived figures are computed once. Cost: linear in operators an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 
-
-class ProblemError(ValueError):
-    """A placement problem that cannot be meant."""
+from kigen.placement.problem_checks import check_problem, require
 
 
 @dataclass(frozen=True)
@@ -84,37 +81,7 @@ class Problem:
     outputs: tuple[ProblemOutput, ...]
 
     def __post_init__(self) -> None:
-        for kind in ("nodes", "streams", "operators", "outputs"):
-            names = [item.name for item in getattr(self, kind)]
-            _require(len(names) == len(set(names)), f"the names of {kind} must differ; got twice: {_twice(names)}")
-        nodes, streams = set(self.node), set(self.stream)
-        _require(bool(nodes), "a placement needs at least one node")
-        for node in self.nodes:
-            _require(node.speed > 0, f"node {node.name}: speed must be above 0; got {node.speed:g}")
-        for link in self.links:
-            _known((link.source, link.target), nodes, f"link {link.source} -> {link.target}", "node")
-        for op in self.operators:
-            _known((*op.inputs, op.output), streams, f"operator {op.name}", "stream")
-            _known(op.nodes, nodes, f"operator {op.name}", "node")
-            _require(bool(op.inputs), f"operator {op.name} needs an input")
-            _require(op.cost_us > 0, f"operator {op.name}: cost_us must be above 0; got {op.cost_us:g}")
-        for output in self.outputs:
-            _known((output.stream,), streams, f"output {output.name}", "stream")
-            _known((output.sink,), nodes, f"output {output.name}", "node")
-            _require(
-                output.deadline_us > 0, f"output {output.name}: deadline_us must be above 0; got {output.deadline_us:g}"
-            )
-        for stream in self.streams:
-            _known(stream.born, nodes, f"stream {stream.name}", "node")
-            maker = self.producer.get(stream.name)
-            _require(bool(stream.born) != (maker is not None), _origin(stream, maker))
-        try:
-            _ = self.order
-        except CycleError as error:
-            raise ProblemError(f"operators feed each other in a circle: {' -> '.join(error.args[1])}") from error
-        served = {o for ops in self.needed.values() for o in ops}
-        idle = [o.name for o in self.operators if o.name not in served]
-        _require(not idle, f"nothing wants the results of {', '.join(idle)}: add an output, or leave them out")
+        check_problem(self)
 
     # --- by name
     # -------------------------------------------------------------------------------------------------------
@@ -147,7 +114,7 @@ class Problem:
         """The operator that gives a stream; source streams are not in it."""
         made: dict[str, str] = {}
         for op in self.operators:
-            _require(
+            require(
                 op.output not in made,
                 f"stream {op.output} is given by both {made.get(op.output)} and {op.name}: give each its own",
             )
@@ -247,28 +214,3 @@ def both_ways(
     source: str, target: str, delay_us: float = 0.0, bytes_per_s: float | None = None
 ) -> tuple[ProblemLink, ProblemLink]:
     return ProblemLink(source, target, delay_us, bytes_per_s), ProblemLink(target, source, delay_us, bytes_per_s)
-
-
-def _require(held: bool, message: str) -> None:
-    if not held:
-        raise ProblemError(message)
-
-
-def _known(names: Iterable[str], known: set[str], where: str, what: str) -> None:
-    for name in names:
-        _require(
-            name in known, f"{where} names {what} {name}, which does not exist; there is {', '.join(sorted(known))}"
-        )
-
-
-def _twice(names: list[str]) -> str:
-    return ", ".join(sorted({n for n in names if names.count(n) > 1}))
-
-
-def _origin(stream: ProblemStream, maker: str | None) -> str:
-    if maker is not None:
-        return (
-            f"stream {stream.name} is given by operator {maker} and born at {', '.join(stream.born)}: it must be "
-            "one of them"
-        )
-    return f"stream {stream.name} comes from nowhere: say at which node it is born"

@@ -10,7 +10,7 @@ import hashlib
 from typing import Any
 
 from kigen.placement.from_plan import PlacedPlan
-from kigen.placement.nodes_file.file import NodesFile
+from kigen.placement.nodes_file.entries import NodesFile
 from kigen.placement.result import LinkLoad, NodeLoad, PlacedTask, Placement
 from kigen.plan.logical import App
 

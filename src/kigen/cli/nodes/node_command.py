@@ -16,7 +16,7 @@ from kigen.engine.nodes.node_run import CHECKPOINT, NodeRun
 from kigen.engine.nodes.passive_node import PassiveNode
 from kigen.engine.nodes.replica_folders import has_replica_folders
 from kigen.placement.cutting import NodePart
-from kigen.placement.nodes_file.file import NodesFile, NodesFileError
+from kigen.placement.nodes_file.entries import NodesFile, NodesFileError
 from kigen.placement.nodes_file.values import suggest
 from kigen.replicas.replica_names import replica_name
 from kigen.replicas.standby_kind import PASSIVE

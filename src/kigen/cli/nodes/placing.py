@@ -21,7 +21,8 @@ from kigen.engine.nodes.batch_advice import with_batches
 from kigen.engine.nodes.standby_rules import check_pairing
 from kigen.placement.cutting import NodePart, cut
 from kigen.placement.from_plan import PlacedPlan, from_plan
-from kigen.placement.nodes_file.file import NodesFile, parse_nodes
+from kigen.placement.nodes_file.entries import NodesFile
+from kigen.placement.nodes_file.parser import parse_nodes
 from kigen.placement.profile import Profile, read_profile
 from kigen.placement.result import Placement
 from kigen.placement.solver.solve import Limits, solve

@@ -16,7 +16,7 @@ from kigen.cli.nodes.placing import load_nodes, state_of
 from kigen.engine.errors import AppNotFound
 from kigen.engine.nodes.node_options import security_of
 from kigen.links import STATUS, Link, LinkRefused, Patience
-from kigen.placement.nodes_file.file import NodesFile
+from kigen.placement.nodes_file.entries import NodesFile
 from kigen.queue import QueueError
 from kigen.replicas.replica_names import replica_name
 from kigen.replicas.roles import COPIES

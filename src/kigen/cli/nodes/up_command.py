@@ -21,7 +21,7 @@ from kigen.cli.nodes.status_command import Status, ask, nodes_table, queues_tabl
 from kigen.cli.stop_request import interruptible
 from kigen.engine.nodes.node_options import security_of
 from kigen.placement.cutting import parts_used
-from kigen.placement.nodes_file.file import NodesFile
+from kigen.placement.nodes_file.entries import NodesFile
 
 _PLAIN_EVERY_S = 5.0
 

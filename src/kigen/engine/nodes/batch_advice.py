@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from kigen.placement.nodes_file.file import NodeEntry, NodesFile, NodesFileError
+from kigen.placement.nodes_file.entries import NodeEntry, NodesFile, NodesFileError
 from kigen.replicas.batch_advisor import Measured, NoBatch, advise
 from kigen.replicas.standby_kind import PASSIVE
 

@@ -9,7 +9,7 @@ from typing import Any
 from kigen.durable import POWER
 from kigen.links import READER, TOKEN, Address, LinkRefused, Security, read_secret, secret_in, write_private
 from kigen.placement.cutting import NodePart
-from kigen.placement.nodes_file.file import NodesFile, NodesFileError
+from kigen.placement.nodes_file.entries import NodesFile, NodesFileError
 from kigen.plan.logical import App
 from kigen.spark.defaults import DEFAULT_MEMORY
 

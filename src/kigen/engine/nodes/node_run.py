@@ -29,7 +29,7 @@ from kigen.engine.run import Run
 from kigen.lifetimes.exchange.sent import gap_row, queue_schema, watermark_places
 from kigen.links import NEIGHBOUR, STATUS, LinkServer, Relay, Watch
 from kigen.placement.cutting import NodePart
-from kigen.placement.nodes_file.file import NodesFile
+from kigen.placement.nodes_file.entries import NodesFile
 from kigen.queue import ENDED, Queue, QueueSettings
 from kigen.replicas.lead_tracking import LeadTracking
 from kigen.replicas.replica_names import node_of, replica_name

@@ -29,7 +29,7 @@ from kigen.engine.options import RunOptions
 from kigen.engine.preparation import warm
 from kigen.links import REPLICA, STATUS, LinkServer, OfferedCopies, copy_info, link_tree
 from kigen.placement.cutting import NodePart
-from kigen.placement.nodes_file.file import NodesFile
+from kigen.placement.nodes_file.entries import NodesFile
 from kigen.queue import QueueError, UnknownCopy
 from kigen.replicas.passive_election import PassiveElection
 from kigen.replicas.replica_names import replica_name

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kigen.placement.cutting import NodePart
-from kigen.placement.nodes_file.file import NodesFile, NodesFileError
+from kigen.placement.nodes_file.entries import NodesFile, NodesFileError
 from kigen.plan.logical import LINK, Filter, PlanNode, Project, Scan, ToStream, Window, WindowKind
 from kigen.replicas.replica_names import replica_name
 from kigen.replicas.standby_kind import PASSIVE, StandbyKind, standby_kind

@@ -15,7 +15,8 @@ from kigen.placement.network import Route, arrival_us, traffic_of
 from kigen.placement.problem import Problem
 from kigen.placement.result import LinkLoad, NodeLoad, PlacedTask, Placement
 from kigen.placement.solver.activation_jitter import jitters
-from kigen.placement.solver.demand import fit, local_fit, sporadic
+from kigen.placement.solver.demand import fit, sporadic
+from kigen.placement.solver.node_demand import local_fit
 from kigen.placement.solver.split import Shares, by_work, least
 from kigen.placement.tasks import extract_tasks, finish_us, late
 

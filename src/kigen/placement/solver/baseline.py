@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from kigen.placement.network import Network
 from kigen.placement.problem import Problem
-from kigen.placement.solver.demand import NodeDemand
 from kigen.placement.solver.fixed import FixedModel
+from kigen.placement.solver.node_demand import NodeDemand
 
 _NO_DEADLINE = 1e15
 

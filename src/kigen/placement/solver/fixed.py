@@ -17,8 +17,9 @@ import numpy as np
 
 from kigen.placement.network import Network
 from kigen.placement.problem import Problem
-from kigen.placement.solver.demand import NodeDemand, broken_span
+from kigen.placement.solver.demand import broken_span
 from kigen.placement.solver.mip import Floats, Mip, MipSolution
+from kigen.placement.solver.node_demand import NodeDemand
 
 _WHOLE = 1e-6
 

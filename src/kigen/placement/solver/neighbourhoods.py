@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from kigen.placement.network import Network
-from kigen.placement.solver.demand import NodeDemand
 from kigen.placement.solver.fixed import FixedModel
 from kigen.placement.solver.mip import MipSolution
+from kigen.placement.solver.node_demand import NodeDemand
 from kigen.placement.solver.search import Search
 
 _WHOLE_COLUMNS = 12_000  # placement columns up to which the whole model is given to the solver

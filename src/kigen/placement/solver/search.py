@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from kigen.placement.network import Network, origins
 from kigen.placement.problem import Problem
-from kigen.placement.solver.demand import NodeDemand, fit
+from kigen.placement.solver.demand import fit
+from kigen.placement.solver.node_demand import NodeDemand
 
 _BETTER = 1e-9
 

@@ -14,14 +14,15 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from kigen.placement.network import Network, Route, arrival_us, route_all
-from kigen.placement.problem import Problem, ProblemError
+from kigen.placement.problem import Problem
+from kigen.placement.problem_checks import ProblemError
 from kigen.placement.result import Placement
 from kigen.placement.solver.assemble import assemble
 from kigen.placement.solver.baseline import sqpr
-from kigen.placement.solver.demand import NodeDemand
 from kigen.placement.solver.exact import ExactModel
 from kigen.placement.solver.limits import check_reachable, impossible, needed
 from kigen.placement.solver.neighbourhoods import TrafficSolution, minimise_traffic, neighbourhoods
+from kigen.placement.solver.node_demand import NodeDemand
 from kigen.placement.solver.search import Search
 from kigen.placement.solver.split import Shares, by_level, by_work, least, reserve
 

@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from kigen.durable import POWER, durability_of
-from kigen.placement.nodes_file.standby_settings import COPY_PERIOD_US, standby_of
+from kigen.placement.nodes_file.entries import (
+    FIRST_PORT,
+    STANDBY_PORT,
+    NodeEntry,
+    NodesFile,
+    NodesFileError,
+    OperatorEntry,
+    StreamEntry,
+)
+from kigen.placement.nodes_file.standby_settings import standby_of
 from kigen.placement.nodes_file.values import Section, Values, suggest
-from kigen.placement.problem import ProblemLink, ProblemNode
+from kigen.placement.problem import ProblemLink
 
-FIRST_PORT = 47100
-STANDBY_PORT = 500  # a standby's own port lies so far behind its node's, unless it is given
 _TOP = ("period", "default_deadline", "token_file", "nodes", "links", "streams", "results", "operators")
 _NODE = (
     "speed",
@@ -39,87 +44,6 @@ _NODE = (
     "durability",
 )
 EXAMPLE = '[nodes.car]\nspeed = 1.0\n\n[streams.readings]\nborn = "car"\n\n[results]\nhot = "car"'
-
-
-class NodesFileError(ValueError):
-    """All that is wrong with a nodes file."""
-
-    def __init__(self, file: str, errors: tuple[str, ...]) -> None:
-        super().__init__(file, errors)
-        self.file, self.errors = file, errors
-
-    def __str__(self) -> str:
-        return "\n".join(f"{self.file}: {error}" for error in self.errors)
-
-
-@dataclass(frozen=True)
-class NodeEntry:
-    """`standby`, `batch` (tuples; None: to be chosen), `compress`: how the node's work is taken over when
-    it dies, and at what price; `silence_us`: how long it must not answer to count as dead."""
-
-    name: str
-    speed: float = 1.0
-    host: str = "127.0.0.1"
-    port: int = FIRST_PORT
-    standby: str | None = None
-    batch: int | None = 25
-    compress: str = "none"
-    standby_host: str = "127.0.0.1"
-    standby_port: int = FIRST_PORT + STANDBY_PORT
-    silence_us: float = 1e6
-    recovery_within_us: float | None = None  # batch = "auto": the limits it is chosen by
-    overhead_below: float | None = None
-    figures: str | None = None  # a file of `kigen bench standby --json`, relative to the nodes file
-    certificate: str | None = None
-    key: str | None = None
-    period_us: float = COPY_PERIOD_US  # passive: how often its files are copied
-    durability: str = POWER  # what it acknowledges outlives a power cut ("power"), or a kill only ("process")
-
-    @property
-    def rows_at_once(self) -> int | None:
-        """What the standby waits for before it takes rows: one (active), a batch (lazy), for ever (upstream: None)."""
-        return {"active": 1, "upstream": None}.get(self.standby or "", self.batch)
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """Where it is served, the standby last."""
-        own, other = f"{self.host}:{self.port}", f"{self.standby_host}:{self.standby_port}"
-        return (own,) if self.standby is None else (own, other)
-
-    @property
-    def node(self) -> ProblemNode:
-        return ProblemNode(self.name, self.speed)
-
-
-@dataclass(frozen=True)
-class StreamEntry:
-    born: tuple[str, ...]
-    rate: float | None = None  # tuples a second
-    tuple_bytes: float | None = None
-    period_us: float | None = None
-
-
-@dataclass(frozen=True)
-class OperatorEntry:
-    nodes: tuple[str, ...] = ()
-    cost_us: float | None = None
-    selectivity: float | None = None
-
-
-@dataclass(frozen=True)
-class NodesFile:
-    file: str
-    nodes: tuple[NodeEntry, ...]
-    links: tuple[ProblemLink, ...]
-    streams: Mapping[str, StreamEntry] = field(default_factory=dict)
-    results: Mapping[str, str] = field(default_factory=dict)  # query -> node; "default" for all others
-    operators: Mapping[str, OperatorEntry] = field(default_factory=dict)
-    period_us: float = 100_000.0
-    default_deadline_us: float = 60_000_000.0
-    token_file: str | None = None
-
-    def entry(self, name: str) -> NodeEntry:
-        return next(n for n in self.nodes if n.name == name)
 
 
 def parse_nodes(text: str, file: str = "nodes.toml") -> NodesFile:
