@@ -20,6 +20,8 @@ class PlanNode:
     """Base of all plan nodes."""
 
     hands_rows_on: ClassVar[bool] = False  # whether its rows are those of its children, with the same lifetimes
+    # Whether a condition over its columns may be tested on every child instead (kigen.plan.rewrite.push_filters).
+    conditions_move_below: ClassVar[bool] = False
 
     # --- structure ----------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from kigen.plan.types import Column, Schema
 @dataclass(frozen=True)
 class Filter(UnaryNode):
     hands_rows_on: ClassVar[bool] = True
+    conditions_move_below: ClassVar[bool] = True
 
     predicate: Expr  # BOOLEAN; a row stays if it is true
 

@@ -15,6 +15,7 @@ class UnionAll(PlanNode):
     """Concatenates inputs of equal column types; the names come from the first."""
 
     hands_rows_on: ClassVar[bool] = True
+    conditions_move_below: ClassVar[bool] = True
 
     inputs: tuple[PlanNode, ...]
 
@@ -37,7 +38,9 @@ class UnionAll(PlanNode):
 
 
 class _KeepsDifferentRows(PlanNode):
-    """Texts of the operators that count equal rows: DISTINCT, EXCEPT, INTERSECT."""
+    """Common parts of the nodes whose operators count equal rows: DISTINCT, EXCEPT, INTERSECT."""
+
+    conditions_move_below: ClassVar[bool] = True
 
     def rows_text(self) -> str:
         return f"versions of {type(self).__name__.upper()}"

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kigen.plan.expressions.columns import all_of, columns_of, movable, moved, shown, substituted
-from kigen.plan.logical import Aggregate, Distinct, Except, Expr, Filter, Intersect, Join, PlanNode, Project, UnionAll
+from kigen.plan.logical import Aggregate, Expr, Filter, Join, PlanNode, Project
 from kigen.plan.rebuild import with_children
 from kigen.plan.rewrite.filters import Uses, on_top, parts, risky
 from kigen.plan.types import Type
@@ -64,7 +64,7 @@ class _Push:
             return all(c < width for c in used) or all(c >= width for c in used)
         if isinstance(node, Aggregate):
             return bool(node.keys) and all(c < len(node.keys) for c in used)
-        return isinstance(node, Filter | Distinct | UnionAll | Except | Intersect)
+        return node.conditions_move_below
 
     def _inside(self, node: PlanNode, conditions: list[Expr]) -> PlanNode:
         if isinstance(node, Filter):
