@@ -1,4 +1,4 @@
-"""Small random bids with many ties, run through the kernel in random blocks: for tests of joins against DuckDB."""
+"""Runs small random bids with many ties through the kernel in random blocks, for tests of joins against DuckDB."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Lines = pa.Table
 
 
 def random_bids(rng: Random, count: int, auctions: int = 4) -> pa.Table:
-    """In the order of time, several of one instant; around midnight, so that there are two days."""
+    """Draws bids in the order of time, several per instant, around midnight, so that there are two days."""
     ts = START_US + DAY_US - count * STEP_US // 2
     rows = []
     for _ in range(count):
@@ -34,20 +34,20 @@ def random_bids(rng: Random, count: int, auctions: int = 4) -> pa.Table:
 
 
 def random_side(rng: Random, rows: int) -> pa.Table:
-    """All at one instant; some keys twice, some not at all."""
+    """Draws rows of one instant; some keys occur twice, some not at all."""
     keys = [rng.randrange(rows) for _ in range(rows)]
     ts = pa.array([START_US] * rows).cast(pa.timestamp("us", "UTC"))
     return pa.table([pa.array(keys), pa.array([f"label {i}" for i in range(rows)]), ts], names=["key", "label", "ts"])
 
 
 def windowed(query: JoinQuery, range_us: int | None) -> JoinQuery:
-    """The query over a window that ends, instead of one that does not."""
+    """Returns the query over a window that ends, instead of an UNBOUNDED one."""
     window = "[UNBOUNDED]" if range_us is None else f"[RANGE {range_us // 1_000_000} SECONDS]"
     return replace(query, cql=query.cql.replace("bids [UNBOUNDED]", f"bids {window}"))
 
 
 def few_keys(query: JoinQuery, keys: int) -> JoinQuery:
-    """Of a computed key, so few values that small data meets them."""
+    """Reduces a computed key to so few values that small data has equal ones."""
     return replace(query, cql=query.cql.replace("% 10000", f"% {keys}"), sql=query.sql.replace("% 10000", f"% {keys}"))
 
 
@@ -64,8 +64,8 @@ def make_kernel(query: JoinQuery, mode: str) -> TaskRuntime:
 def run_bids(
     query: JoinQuery, mode: str, bids: pa.Table, side: pa.Table | None = None, rng: Random | None = None
 ) -> Lines:
-    """The result's columns by name, `_from` and `_to`. Without `rng` all comes in one block; with it in random ones,
-    and from time to time the kernel is saved and another one goes on."""
+    """Returns the columns of the result by name, with `_from` and `_to`. Without `rng` the input is one block. With it,
+    blocks are random, and from time to time the kernel is saved and another one continues."""
     kernel = make_kernel(query, mode)
     tables: list[pa.Table] = []
     given = kernel_table(bids)
@@ -91,7 +91,7 @@ def run_bids(
 def wrong(
     query: JoinQuery, lines: Lines, bids: pa.Table, side: pa.Table | None, rng: Random, range_us: int | None = None
 ) -> list[str]:
-    """What DuckDB says against the lines, at the last instant and some others."""
+    """Compares the lines with DuckDB's answer, at the last instant and some others."""
     times = sorted(set(bids["ts"].cast(pa.int64()).to_pylist()))
     instants = {
         times[-1],

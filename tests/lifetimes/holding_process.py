@@ -1,5 +1,5 @@
-"""A process that fills one query's state with some 500 MB and prints what it holds by its own accounting, and what the
-system says."""
+"""A process that fills one query's state with some 500 MB, and prints what it holds by its own accounting and by the
+system's."""
 
 from __future__ import annotations
 

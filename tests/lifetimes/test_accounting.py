@@ -1,5 +1,5 @@
-"""What operators say they hold: within a fifth of what the system says, of each in the words of its app, and shared
-buffers once."""
+"""Memory accounting of operators: within a fifth of what the system reports, in the words of the app, and shared
+buffers count once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State survives the trip to bytes, empties included; another format is refused."""
+"""State survives encoding to bytes, empty parts included; another format is refused."""
 
 from __future__ import annotations
 

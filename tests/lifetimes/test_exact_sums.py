@@ -1,4 +1,4 @@
-"""Exact sums against fractions: adding and taking away again leaves nothing behind, whatever the magnitudes."""
+"""Exact sums against fractions: adding values and subtracting them again leaves zero, whatever the magnitudes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Conditions that might raise see only the rows that the others leave: what DuckDB answers, the kernel answers, too."""
+"""Conditions that might raise see only the rows that the other conditions leave: the kernel answers what DuckDB
+answers."""
 
 from __future__ import annotations
 
@@ -48,6 +49,6 @@ def test_without_a_guard_it_raises() -> None:
 
 
 def test_a_join_guards_nothing_below_it() -> None:
-    """Decided so (docs/decisions/017): the row of a that b's condition would take away is converted first."""
+    """By decision (docs/decisions/017), the row of a that b's condition would remove is converted first."""
     with pytest.raises(EvaluationError, match="zero"):
         results("SELECT a.v FROM a [ROWS 9], b [ROWS 9] WHERE a.v = b.v AND b.s <> 'zero' AND CAST(a.s AS BIGINT) > 0")

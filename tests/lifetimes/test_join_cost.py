@@ -1,4 +1,4 @@
-"""A join looks at the pairs that it gives, and at few others: versions of one key are met in the order of time."""
+"""A join looks at the pairs that it gives and at few others: it meets the versions of one key in the order of time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def keyed(
 
 
 def versions(rng: Random, count: int, keys: int, shape: str) -> Keyed:
-    """Of few keys, so that there are many versions of each."""
+    """Draws tuples of few keys, so that each key has many versions."""
     key, start, end = [], [], []
     clock = dict.fromkeys(range(keys), 0)
     for _ in range(count):
@@ -43,7 +43,7 @@ def versions(rng: Random, count: int, keys: int, shape: str) -> Keyed:
 
 
 def expected(left: Keyed, right: Keyed, comparing: Comparing | None = None) -> set[tuple[int, int]]:
-    """Each with each."""
+    """Pairs every tuple with every other."""
     a, b = left.chunk, right.chunk
     out = set()
     values = a.columns.column(1).to_pylist(), b.columns.column(1).to_pylist()
@@ -89,7 +89,7 @@ def test_pairs_formed_are_those_given(seed: int, shape: str) -> None:
 @pytest.mark.parametrize("op", ["<", "<=", ">", ">="])
 @pytest.mark.parametrize("seed", range(4))
 def test_comparisons_meet_fewer(seed: int, op: str) -> None:
-    """What is left out does not satisfy the comparison; nothing that does is left out."""
+    """Candidates that are left out do not satisfy the comparison, and none that satisfies it is left out."""
     rng = Random(seed)
     left, right = versions(rng, 200, 2, "any"), versions(rng, 200, 2, "any")
     comparing = Comparing(1, op, 1)
@@ -102,7 +102,7 @@ def test_comparisons_meet_fewer(seed: int, op: str) -> None:
 
 
 def test_an_inequality_alone_is_searched() -> None:
-    """A tuple that compares with few of many meets few."""
+    """A tuple whose comparison holds for few of many tuples meets few."""
     count = 2_000
     right = keyed([0] * count, [0] * count, [FOREVER] * count, [float(i) for i in range(count)])
     left = keyed([0] * 50, [1] * 50, [FOREVER] * 50, [float(i) for i in range(50)])

@@ -1,5 +1,5 @@
-"""A join looks at few pairs more than it gives, hands on no large block but for the pairs of one instant, and text fits
-its offsets."""
+"""A join looks at few more pairs than it gives. Its blocks are small, except for the pairs of one instant, and text
+fits its offsets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kigen.plan.tasks import extract_tasks
 
 @dataclass
 class Watched:
-    """All that went into joins and came out."""
+    """Everything that went into joins and came out."""
 
     given: int = 0
     made: list[Any] = field(default_factory=list)
@@ -53,7 +53,7 @@ def _watching(pieces: Any, seen: Watched) -> Any:
 
 
 def run_in_blocks(kernel: TaskRuntime, given: pa.Table, block: int) -> int:
-    """How many pairs its joins looked at."""
+    """Returns how many pairs the joins looked at."""
     for at in range(0, given.num_rows, block):
         kernel.step({"bids": StreamInput([given.slice(at, block)], ended=at + block >= given.num_rows)})
     return sum(operator.formed for operator in kernel.operators if isinstance(operator, JoinBase))
@@ -65,7 +65,7 @@ def run_in_blocks(kernel: TaskRuntime, given: pa.Table, block: int) -> int:
 def test_versions_meet_few_that_they_do_not_pair_with(
     watched: Watched, mode: str, block: int, range_us: int | None
 ) -> None:
-    """Two aggregates by day: each has some thousand versions of two keys."""
+    """Two aggregates by day each have some thousand versions of two keys."""
     kernel = make_kernel(windowed(named("nested"), range_us), mode)
     formed = run_in_blocks(kernel, kernel_table(random_bids(Random(1), 3_000, 50)), block)
     assert watched.rows > 1_500
@@ -89,8 +89,8 @@ def test_blocks_are_small_but_for_one_instant(
 
 @pytest.mark.parametrize("mode", ["dt", "nt"])
 def test_text_is_handed_on_in_pieces(watched: Watched, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same as with 2^28 and 2^31 bytes: the text of all pairs is eight times as much as one array may hold, a
-    piece's is not."""
+    """Scaled down from 2^28 and 2^31 bytes: the text of all pairs is eight times as much as one array may hold, that of
+    a piece is not."""
     monkeypatch.setattr(join_side, "MOST_BYTES", 1 << 22)
     text, rows = "x" * 2_000, 100
     declared = "".join(

@@ -1,4 +1,4 @@
-"""Joins by computed keys, of nested aggregates, and ranked self-joins: right by DuckDB, however input and steps are
+"""Joins by computed keys, of nested aggregates, and ranked self-joins agree with DuckDB, however input and steps are
 cut."""
 
 from __future__ import annotations

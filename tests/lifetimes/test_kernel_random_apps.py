@@ -1,4 +1,5 @@
-"""Random apps without Spark: text, binder and kernel against the oracle, both methods, random cuts into blocks."""
+"""Random apps without Spark: text, binder and kernel against the oracle, in both methods, with random cuts into
+blocks."""
 
 from __future__ import annotations
 

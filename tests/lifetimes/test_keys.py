@@ -25,7 +25,7 @@ _real = row_keys.row_keys
 
 
 def coarse(columns: pa.RecordBatch, rows: int, chosen: Sequence[int], secret: int = 0) -> Ints:
-    """Keys that many rows share, where keys are hashes at all."""
+    """Makes keys that many rows share, where keys are hashes at all."""
     found = _real(columns, rows, chosen, secret)
     whole = len(chosen) == 1 and (
         pa.types.is_integer(columns.column(chosen[0]).type) or pa.types.is_timestamp(columns.column(chosen[0]).type)
@@ -91,7 +91,7 @@ def test_times_beyond_what_python_has() -> None:
 
 
 def test_crafted_keys_do_not_crowd() -> None:
-    """8,000 keys that all lay in one cell of a table whose layout is known; the number of cells visited is counted, not
+    """The 8,000 keys all fall into one cell of a table whose layout is known. The test counts the cells visited, not
     the time."""
     inverse = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
     crafted = np.array([(i * inverse) & ((1 << 64) - 1) for i in range(8_000)], dtype=np.uint64).view(np.int64)

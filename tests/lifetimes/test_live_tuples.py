@@ -1,4 +1,4 @@
-"""Lazy sorting and waiting for fills, against lists."""
+"""Lazy sorting and waiting for fills, compared with lists."""
 
 from __future__ import annotations
 

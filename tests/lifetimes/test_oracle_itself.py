@@ -1,4 +1,4 @@
-"""The judge judged: hand-made apps with known answers, and its two evaluators against each other."""
+"""Tests of the oracle: hand-made apps with known answers, and its two evaluators against each other."""
 
 from __future__ import annotations
 

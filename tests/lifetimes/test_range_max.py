@@ -1,4 +1,4 @@
-"""The envelope against a loop over all positions."""
+"""The greatest value over ranges, compared with a loop over all positions."""
 
 from __future__ import annotations
 

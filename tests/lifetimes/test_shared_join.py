@@ -1,4 +1,4 @@
-"""Joins that queries share: random families against the oracle and against separate joins; and by hand, on a timeline.
+"""Joins that queries share: random families against the oracle and separate joins, and one timeline by hand.
 
     a:  t = 0                  5
     b:           3                      9
@@ -74,7 +74,7 @@ def test_every_window_gives_its_own_lifetimes(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["dt", "nt"])
 def test_rows_of_one_instant_push_each_other_out(mode: str) -> None:
-    """Of three rows that come at once the first two never live in ROWS 1."""
+    """Three rows arrive at one instant; the first two never live in ROWS 1."""
     app = app_of("[ROWS 1]", "[ROWS 2]")
     result = kernel_of(app, mode).step({"a": given([0, 5]), "b": given([2, 2, 2, 7])})
     assert lines(result.outputs["q0"]) == {(0, 2, 2, 5), (5, 2, 5, 7), (5, 7, 7, None)}
@@ -84,7 +84,7 @@ def test_rows_of_one_instant_push_each_other_out(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["dt", "nt"])
 def test_tuples_are_kept_once_for_the_widest_window(mode: str) -> None:
-    """A hundred windows: the state of the join is that of the widest alone."""
+    """With a hundred windows, the state of the join is that of the widest window alone."""
     windows = [f"[RANGE {10 * i} MICROSECONDS]" for i in range(1, 101)]
     inputs = {"a": given(list(range(0, 2_000, 2)), False), "b": given(list(range(1, 2_001, 2)), False)}
     shared, one = kernel_of(app_of(*windows), mode), kernel_of(app_of("[RANGE 999 MICROSECONDS]", windows[-1]), mode)

@@ -1,8 +1,8 @@
-"""Shared joins whose slices run apart: whatever the interleaving, the lines of each query are those of the query alone,
-over the tuples that are there for it.
+"""Shared joins whose slices run apart: whatever the interleaving, the lines of each query are those of the query
+alone, over the tuples that are present for it.
 
-    slice 1   |=============>      T1: all that has come
-    slice 2   |========>           never ahead of slice 1; x at 3 had no room any more when it came to it:
+    slice 1   |=============>      T1: everything that has arrived
+    slice 2   |========>           never ahead of slice 1; there was no room for x at 3 when it got there:
     slice 3   |==x===>             x is in no pair and in no window of the queries of slice 3 and after
 """
 
@@ -41,7 +41,7 @@ Line = tuple[object, ...]
 
 @dataclass
 class Case:
-    """Windows, queries and two streams (or one, joined with itself), drawn from a seed. Times come in any distance,
+    """Windows, queries and two streams (or one, joined with itself), drawn from a seed. Times have any distance and are
     often equal."""
 
     seed: int
@@ -89,8 +89,8 @@ def lines(outputs: dict[str, list[Line]], found: dict[str, pa.Table]) -> None:
 
 
 def alone(case: Case, name: str, absent: dict[str, set[int]]) -> list[Line]:
-    """The query by itself, at once, over the streams without what is absent. Where time ends does not depend on
-    that."""
+    """Runs the query by itself, at once, over the streams without the absent tuples. The absent tuples do not change
+    where time ends."""
     app: App = replace(case.app, sharing=False, queries=tuple(q for q in case.app.queries if q.name == name))
     (task,) = extract_tasks(app)
     kernel, outputs = TaskRuntime(task, app, case.mode), dict[str, list[Line]]()
@@ -100,7 +100,7 @@ def alone(case: Case, name: str, absent: dict[str, set[int]]) -> list[Line]:
 
 
 def absences(case: Case, rng: Random, slices: int) -> dict[str, list[tuple[int, int, int]]]:
-    """Of each stream, spans of time (never of its last instant) and the first slice that passes over what was born
+    """Draws for each stream spans of time (never of its last instant) and the first slice that skips the tuples born
     then."""
     found: dict[str, list[tuple[int, int, int]]] = {}
     for stream, times in case.rows.items():
@@ -146,7 +146,7 @@ def sliced(case: Case, task: Task, rng: Random, absent: dict[str, list[tuple[int
 
 
 def judge(seed: int, evicting: bool) -> bool:
-    """Whether the case could be sliced."""
+    """Judges a case. Returns whether it could be sliced."""
     case = Case(seed)
     task = case.task()
     if task is None:
@@ -200,7 +200,7 @@ def test_spans_name_births_from_first_to_last() -> None:
 
 
 def test_a_tuple_that_is_not_there_is_in_no_window_beside_the_join() -> None:
-    """A global COUNT has a row while a window holds a tuple: the one at 0 is not there for q1.
+    """A global COUNT has a row while a window holds a tuple; the tuple at 0 is absent for q1.
 
     a: 0        b: 20
     q0 [0,5) and [20,25)      q1 only [20,29)

@@ -1,5 +1,5 @@
-"""Steps that make many pairs are run in stretches of time; here very few pairs are many, so that small random apps meet
-them too."""
+"""Steps that make many pairs run in stretches of time. Here the limit is very low, so that small random apps have
+stretches, too."""
 
 from __future__ import annotations
 

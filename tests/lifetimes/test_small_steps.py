@@ -1,4 +1,4 @@
-"""Large inputs are advanced in pieces; here the pieces are tiny, so that small random apps meet them too."""
+"""Large inputs are processed in pieces. Here the pieces are tiny, so that small random apps have several, too."""
 
 from __future__ import annotations
 

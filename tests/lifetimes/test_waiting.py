@@ -1,4 +1,4 @@
-"""What a task waits for: a batch must run when time alone lets tuples go on that it has taken already."""
+"""When a task needs a batch: also when only the passing of time releases tuples that it has taken in."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A random app as a plan, made without the language: the kernel can be judged alone, and the binder's plan against this
-one."""
+"""Builds the plan of a random app without the language. So the kernel can be judged alone, and the binder's plan can be
+compared with this one."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ class Planner:
         part: Part2Sql,
         residual: bool,
     ) -> logical.PlanNode:
-        """An equality of columns at the head of the condition becomes the join's key; an ON is checked whole
-        besides."""
+        """Builds a join. An equality of columns at the start of the condition becomes the join's key; an ON is also
+        tested as a whole."""
         lkeys: tuple[int, ...] = ()
         rkeys: tuple[int, ...] = ()
         if on is not None and len(on.parts) > 2 and on.parts[1] == " = ":
@@ -155,7 +155,7 @@ def expr(e: Expr, part: Part2Sql) -> logical.Expr:
 
 
 def widened(node: logical.PlanNode, cols: Sequence[Col]) -> logical.PlanNode:
-    """The side of a set operation in the types of its result."""
+    """Casts one side of a set operation to the types of the result."""
     if [c.type.value for c in node.schema] == [c.type for c in cols]:
         return node
     casts = [logical.Expr(f"CAST(c{k} AS {DUCKDB_TYPES[c.type]})", Type(c.type), "") for k, c in enumerate(cols)]

@@ -1,7 +1,7 @@
-"""Compares an engine's output with the oracle's answer, and says readably where they part.
+"""Compares an engine's output with the oracle's answer, and reports readably where they differ.
 
-A relation's lines are turned into the bag at every instant at which either side changes; a stream's lines into the bag
-of each `_at`. Doubles agree to 1e-9, relative or absolute; everything else exactly.
+The lines of a relation become the bag at every instant at which either side changes; the lines of a stream become the
+bag of each `_at`. Doubles must agree to 1e-9, relative or absolute; everything else must be equal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Line:
-    """`at` and None for a stream's line; `at`, `to` = `_from`, `_to` for a relation's (`to` None: undetermined)."""
+    """A line of output. Of a stream: `at`, and `to` is None. Of a relation: `at` and `to` are `_from` and `_to` (`to`
+    is None if undetermined)."""
 
     row: Row
     at: int
@@ -36,7 +37,7 @@ class Line:
 
 
 def lines_of_table(table: pa.Table, query: Query) -> list[Line]:
-    """From the kernel: columns c0.., then `_from`, `_to` or `_at` in microseconds."""
+    """Reads the kernel's output: columns c0.., then `_from`, `_to` or `_at` in microseconds."""
     columns = []
     for k, col in enumerate(query.cols):
         column = table.column(f"c{k}")
@@ -53,7 +54,7 @@ def microseconds(text: str) -> int:
 
 
 def value_of(text: str | None, kind: str) -> Any:
-    """`None` is an unquoted empty field. Raises ValueError where the field is not of the type."""
+    """Parses a field. `None` is an unquoted empty field. Raises ValueError if the field does not have the type."""
     if text is None:
         return None
     if kind == "STRING":
@@ -64,7 +65,7 @@ def value_of(text: str | None, kind: str) -> Any:
 
 
 def same_names(got: Sequence[str | None], wanted: Sequence[str]) -> bool:
-    """A name that repeats may be numbered (x, x_1), as DuckDB does in a file's header."""
+    """Compares names. A repeated name may be numbered (x, x_1), as DuckDB does in the header of a file."""
     if len(got) != len(wanted):
         return False
     firsts = {name: wanted.index(name) for name in wanted}
@@ -75,7 +76,7 @@ def same_names(got: Sequence[str | None], wanted: Sequence[str]) -> bool:
 
 
 def lines_of_csv(path: Path, query: Query) -> list[Line]:
-    """From `--output DIR` (DESIGN 8.2); the header is checked."""
+    """Reads a file of `--output DIR` (DESIGN 8.2), and checks its header."""
     found = records(path.read_bytes().decode("utf-8"))
     ends = ["_at"] if query.kind is not None else ["_from", "_to"]
     wanted = [c.name for c in query.cols] + ends
@@ -105,7 +106,7 @@ def same_row(a: Sequence[Any], b: Sequence[Any]) -> bool:
 
 
 def unmatched(expected: Bag, got: Bag) -> tuple[list[Row], list[Row]]:
-    """What is left on either side when equal rows are paired off; doubles need only be close."""
+    """Pairs equal rows and returns the rest of both sides. Doubles need only be close."""
     if expected == got:
         return [], []
     missing, extra = list((expected - got).elements()), list((got - expected).elements())
@@ -122,7 +123,8 @@ def same_bag(expected: Bag, got: Bag) -> bool:
 
 
 def line_difference(a: Sequence[Line], b: Sequence[Line]) -> str:
-    """Empty if the two outputs are the same bag of lines, ghosts and deaths included; else what differs."""
+    """Compares two outputs as bags of lines, ghosts and deaths included. Returns what differs; empty if nothing
+    does."""
     left: Bag = Counter((x.at, x.to, *x.row) for x in a)
     right: Bag = Counter((x.at, x.to, *x.row) for x in b)
     missing, extra = unmatched(left, right)
@@ -133,7 +135,7 @@ def line_difference(a: Sequence[Line], b: Sequence[Line]) -> str:
 
 
 def judge(oracle: Oracle, query: Query, lines: Sequence[Line]) -> str:
-    """Empty if the lines are right, else a report."""
+    """Returns a report of what is wrong with the lines; empty if they are right."""
     end = oracle.end(query)
     if end is None:
         return (
@@ -206,5 +208,5 @@ def shown_columns(cols: Sequence[Col]) -> str:
 
 
 def whole_app(app: App) -> str:
-    """The app and its files, to be pasted into a bug report."""
+    """Returns the app and its files as text, for a bug report."""
     return app_text(app) + "".join(f"--- {s.name}.csv\n{csv_text(s)}" for s in app.streams)

@@ -1,4 +1,4 @@
-"""Random streams: small, and full of what goes wrong (ties, NULLs, bursts, nothing at all, skew, odd text, large
+"""Draws random streams: small ones with many difficult cases (ties, NULLs, bursts, empty streams, skew, odd text, large
 numbers)."""
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ TYPES = ("BIGINT", "BIGINT", "STRING", "STRING", "DOUBLE", "DOUBLE", "BOOLEAN", 
 
 @dataclass(frozen=True)
 class Scale:
-    """What the whole app has in common, so that its streams meet. Now and then streams are long, and queries then
-    simple."""
+    """Settings that all streams of an app share, so that their values meet. Sometimes streams are long, and then
+    queries are simple."""
 
     unit: int
     base: int
@@ -53,7 +53,7 @@ class Scale:
 
 
 def draw_times(rng: Random, scale: Scale, count: int) -> list[int]:
-    """Nondecreasing, with ties, neighbours a microsecond apart, bursts and multiples of the unit."""
+    """Draws nondecreasing times, with ties, neighbours a microsecond apart, bursts and multiples of the unit."""
     t = scale.base + rng.randint(-3, 3) * scale.unit
     busy = rng.random()
     times = []
@@ -99,7 +99,7 @@ def draw_value(rng: Random, col: Col, scale: Scale, skew: float) -> Any:
 
 
 def draw_columns(rng: Random, scale: Scale) -> tuple[tuple[Col, ...], int]:
-    """Columns with the timestamp column at any place among them."""
+    """Draws columns, with the timestamp column anywhere among them."""
     names = rng.sample(NAMES, rng.randint(1, 5))
     cols = []
     for name in names:
@@ -131,7 +131,7 @@ def draw_stream(rng: Random, name: str, scale: Scale, like: Stream | None = None
 
 
 def disordered(rng: Random, rows: list[Row], ts: int, scale: Scale, lateness: int) -> list[Row]:
-    """A file out of order: mostly within the lateness, now and then a row that comes too late."""
+    """Puts a file out of order: mostly within the lateness, sometimes with a row that comes too late."""
     reach = max(2 * scale.unit, lateness * 500_000)
     delayed = [(row[ts] + (rng.randint(0, reach) if rng.random() < 0.4 else 0), k) for k, row in enumerate(rows)]
     return [rows[k] for _, k in sorted(delayed)]

@@ -1,4 +1,4 @@
-"""Runs the kernel on a random app, cut into blocks at random: the judge's hand on `kigen.lifetimes`."""
+"""Runs the kernel on a random app that is cut into blocks at random, and judges its answers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def table_of(stream: Stream, start: int, stop: int) -> pa.Table:
 
 
 class Cutter:
-    """Hands out the streams of a task in pieces; `style` from single tuples to everything at once."""
+    """Gives out the streams of a task in pieces. `style` ranges from single tuples to everything at once."""
 
     def __init__(self, app: App, names: tuple[str, ...], rng: Random, style: str) -> None:
         self.rng, self.style = rng, style
@@ -86,8 +86,8 @@ def run_task(app: App, plan: logical.App, task: Task, mode: str, rng: Random, st
 
 
 def run_sliced(app: App, plan: logical.App, task: Task, mode: str, rng: Random, style: str) -> Outputs:
-    """Every slice in its own time: after each step, slices after the first go on by chance, as far as they may or
-    less."""
+    """Runs every slice at its own pace: after each step, slices after the first advance at random, as far as they may
+    or less."""
     runtime = SlicedRuntime(task, plan, mode)
     cutter = Cutter(app, task.streams, rng, style)
     outputs: Outputs = {q.name: [] for q in task.queries}
@@ -113,8 +113,8 @@ def run_sliced(app: App, plan: logical.App, task: Task, mode: str, rng: Random, 
 
 
 def judged_slices(seed: int) -> str | None:
-    """Of a family: slices that run apart give the lines of a task that runs whole. None if its slices cannot run
-    apart."""
+    """Checks for a family that slices that run apart give the lines of a task that runs whole. Returns None if its
+    slices cannot run apart."""
     app = generate_family(seed)
     plan = bind(app_text(app))
     tasks = [task for task in extract_tasks(plan) if why_whole(task) is None]
@@ -138,8 +138,8 @@ def run_kernel(app: App, plan: logical.App, mode: str, rng: Random, style: str) 
 
 
 def failures(app: App, plan: logical.App, oracle: Oracle) -> list[str]:
-    """Everything wrong with the kernel's answers: against the oracle, between cuts, between the methods. Empty is
-    right."""
+    """Returns everything that is wrong with the kernel's answers: against the oracle, between cuts, between the
+    methods. Empty is right."""
     found = schema_failures(app, plan)
     first: Outputs | None = None
     for mode in MODES:
@@ -159,7 +159,7 @@ def failures(app: App, plan: logical.App, oracle: Oracle) -> list[str]:
 
 
 def schema_failures(app: App, plan: logical.App) -> list[str]:
-    """Names and types of the results as the plan has them."""
+    """Compares the names and types of results with those of the plan."""
     found = []
     for q in app.queries:
         planned = next(p for p in plan.queries if p.name == q.name)
@@ -170,20 +170,20 @@ def schema_failures(app: App, plan: logical.App) -> list[str]:
 
 
 def judged(seed: int) -> str:
-    """The whole judgement of one seed, from text to lines: empty, or a report with the app made small."""
+    """Judges one seed, from text to lines. Returns an empty text, or a report with a shrunk app."""
     return _report(generate(seed), _failures_of_text)
 
 
 def judged_family(seed: int) -> str:
-    """The same of a family of queries over one join; besides, each query alone must give the same lines."""
+    """Judges a family of queries over one join. Each query alone must give the same lines, too."""
     return _report(
         generate_family(seed), lambda app: _failures_of_text(app) + unlike_separate(app, bind(app_text(app)))
     )
 
 
 def unlike_separate(app: App, plan: logical.App) -> list[str]:
-    """Queries whose lines differ, ghosts and deaths included, from those of a plan in which nothing is shared between
-    joins."""
+    """Returns the queries whose lines, ghosts and deaths included, differ from those of a plan that shares nothing
+    between joins."""
     found = []
     for mode in MODES:
         shared, separate = (

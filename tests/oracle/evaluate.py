@@ -1,8 +1,8 @@
-"""The oracle: an app's answer by brute force. Lifetimes by a loop, then DuckDB on what is alive at every instant at
-which anything changes.
+"""The oracle: computes the answer of an app by brute force. A loop gives the lifetimes, then DuckDB evaluates the query
+over the live tuples at every instant at which anything changes.
 
-Cost: `Oracle` asks all instants in one statement a query; `relation_plainly` runs one statement an instant, to check
-the former.
+Cost: `Oracle` asks for all instants in one statement per query. `relation_plainly` runs one statement per instant, to
+check the former.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def connection() -> duckdb.DuckDBPyConnection:
 
 
 class Oracle:
-    """Answers for one app; results are kept, so queries that read queries cost once."""
+    """Computes the answers of one app. Results are kept, so queries that read queries are computed once."""
 
     def __init__(self, app: App, con: duckdb.DuckDBPyConnection | None = None) -> None:
         self.app = app
@@ -61,12 +61,12 @@ class Oracle:
         return end_of(self.app, query)
 
     def relation(self, query: Query, upto: int | None = None) -> Relation:
-        """The relation under the query (below ISTREAM and its kin), up to the end of its inputs."""
+        """Returns the relation of the query (below ISTREAM and the like), up to the end of its inputs."""
         end = self.end(query) if upto is None else upto
         return Relation([], []) if end is None else self._evaluate(query.body, query.cols, end)
 
     def stream(self, query: Query, upto: int | None = None) -> list[Tuple]:
-        """The tuples of a stream query, in the order in which another query reads them."""
+        """Returns the tuples of a stream query, in the order in which another query reads them."""
         end = self.end(query) if upto is None else upto
         if end is None:
             return []
@@ -76,7 +76,7 @@ class Oracle:
         return self._streams[key]
 
     def intervals(self, window: Windowed, upto: int) -> list[Interval]:
-        """The lifetimes of a windowed stream whose births are seen up to `upto`."""
+        """Returns the lifetimes of a windowed stream whose births are seen up to `upto`."""
         key = (window, upto)
         if key not in self._intervals:
             declared = self.app.stream(window.source)
@@ -116,7 +116,7 @@ class Oracle:
         return Relation(instants, bags)
 
     def _ranges(self, window: Windowed, instants: Sequence[int], upto: int) -> pa.Table:
-        """The windowed tuples, each with the range of instants (as numbers) at which it is alive."""
+        """Returns the windowed tuples, each with the range of instants (as numbers) at which it is alive."""
         intervals = [i for i in self.intervals(window, upto) if i[1] <= upto]
         columns = {
             f"c{k}": pa.array([row[k] for row, _, _ in intervals], ARROW[c.type]) for k, c in enumerate(window.cols)
@@ -160,7 +160,7 @@ def plain_value(column: str, kind: str) -> str:
 
 
 def to_stream(query: Query, relation: Relation, end: int) -> list[Tuple]:
-    """ISTREAM, DSTREAM, RSTREAM, RSTREAM[n]: what is given out, and when."""
+    """Computes ISTREAM, DSTREAM, RSTREAM or RSTREAM[n]: the tuples and their times."""
     found: list[Tuple] = []
     if query.every_us is not None and relation.instants:
         t = -(-relation.instants[0] // query.every_us) * query.every_us

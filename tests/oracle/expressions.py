@@ -1,8 +1,8 @@
-"""Random typed expressions that cannot fail: no division by zero, no overflow, no cast of text to a number that is not
-one.
+"""Draws random typed expressions that cannot fail: no division by zero, no overflow, no cast of text that is not a
+number.
 
-Bounds travel with each expression (`bits`), so that products and sums stay inside BIGINT, and sums of dyadic doubles
-stay exact.
+Each expression carries a bound (`bits`), so that products and sums stay inside BIGINT, and sums of dyadic doubles stay
+exact.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Expressions:
         return makers[kind](depth)
 
     def _choice_of(self, kind: str, depth: int) -> Expr:
-        """CASE, COALESCE, NULLIF: of any type."""
+        """Draws CASE, COALESCE or NULLIF of any type."""
         rng = self.rng
         a, b = self.draw(kind, depth - 1), self.draw(kind, depth - 1)
         bits, dyadic = max(a.bits, b.bits), a.dyadic and b.dyadic
@@ -129,7 +129,7 @@ class Expressions:
 
     @staticmethod
     def _wide(e: Expr) -> bool:
-        """Whether DuckDB computes in 64 bits: a bare literal or a CASE of literals is narrower, and its product may
+        """Whether DuckDB computes in 64 bits. A bare literal or a CASE of literals is narrower, and its product may
         overflow."""
         return len(e.parts) == 1 and isinstance(e.parts[0], Ref)
 
@@ -231,7 +231,7 @@ class Expressions:
         return joined("BOOLEAN", "(", subject, f" {rng.choice(COMPARE)} ", self.other(kind, columns), ")")
 
     def other(self, kind: str, columns: bool) -> Expr:
-        """What a value of a type is compared with."""
+        """Draws the value that a value of a type is compared with."""
         if kind in ("BIGINT", "DOUBLE") and self.rng.random() < 0.1:
             kind = "DOUBLE" if kind == "BIGINT" else "BIGINT"
         column = self.column(kind) if columns else None
@@ -240,7 +240,7 @@ class Expressions:
     # --- aggregates -----------------------------------------------------------------------------------------------
 
     def aggregate(self, kind: str, noise: bool) -> Expr:
-        """An aggregate call that gives `kind`; `noise` allows results whose last bits depend on the order."""
+        """Draws an aggregate call of type `kind`. `noise` allows results whose last bits depend on the order."""
         rng = self.rng
         if kind == "BIGINT" and rng.random() < 0.5:
             arg = None if rng.random() < 0.5 else self.any_column()

@@ -1,8 +1,8 @@
-"""Families of queries: the same join over different windows, each with its own select list, conditions and
+"""Draws families of queries: the same join over different windows, each query with its own select list, conditions and
 surroundings.
 
-What the planner makes one join of. Windows of both sides mostly agree, and are mostly of a few sizes, so that queries
-meet in them.
+The planner makes one join of a family. The windows of both sides mostly agree and have few sizes, so that queries share
+them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_PAIRS = 1_500
 
 
 class Family(Queries):
-    """`draw` gives one query after another of one family."""
+    """Draws one query of the family after another with `draw`."""
 
     def __init__(
         self, rng: Random, scale: Scale, streams: Sequence[Stream], queries: Sequence[Query], fresh: Iterator[int]
@@ -38,7 +38,7 @@ class Family(Queries):
         self.aliases = rng.sample(("a", "b", "c", "d"), 2)
 
     def _condition(self) -> Expr:
-        """On one or two equalities, maybe of an expression, maybe with more."""
+        """Draws one or two equalities, perhaps of an expression, perhaps with more conditions."""
         rng, ex = self.rng, self._expressions()
         few = [[i for i, c in enumerate(s.cols) if c.type == "BIGINT" and c.bits < 10] for s in self.pair]
         left, right = ex.ref(0, rng.choice(few[0])), ex.ref(1, rng.choice(few[1]))
@@ -48,7 +48,8 @@ class Family(Queries):
         return joined("BOOLEAN", test, " AND ", ex.predicate(1)) if rng.random() < 0.3 else test
 
     def _band(self, ex: Expressions) -> Expr:
-        """An inequality between both, maybe of an expression, that only some of the family have."""
+        """Draws an inequality between both sides, perhaps of an expression, that only some queries of the family
+        have."""
         few = [[i for i, c in enumerate(s.cols) if c.type == "BIGINT" and c.bits < 10] for s in self.pair]
         return self._ordered(ex.ref(0, self.rng.choice(few[0])), ex.ref(1, self.rng.choice(few[1])))
 
@@ -92,7 +93,7 @@ class Family(Queries):
         return Window("RANGE", f"RANGE {self._spelled(size)}", size)
 
     def _above(self, select: Select) -> Select:
-        """A sub-query in FROM, alone or beside a third stream."""
+        """Puts the join into a sub-query in FROM, alone or beside a third stream."""
         rng = self.rng
         sources: tuple[Source, ...] = (Derived(select, "z", columns_of(select)),)
         third = rng.choice(self.streams)

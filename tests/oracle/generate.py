@@ -1,8 +1,8 @@
-"""Random apps: `generate(seed)`. Every operator of DESIGN 8.1 turns up; nothing a correct engine could answer in two
-ways does.
+"""Draws random apps: `generate(seed)`. They contain every operator of DESIGN 8.1, and nothing that a correct engine
+could answer in two ways.
 
-A query with (almost) no result tests little, so it is drawn again a few times; that asks the oracle, which costs some
-10 ms a query.
+A query with (almost) no result tests little, so it is drawn again a few times. That asks the oracle and costs some 10
+ms per query.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from oracle.queries import Queries
 from oracle.shapes import App, Query, Stream
 
 MOST_STREAMED = 400  # tuples of a query's stream that another may still read
-FAMILIES = 0.25  # of the apps end with a family of queries over one join
+FAMILIES = 0.25  # share of the apps that end with a family of queries over one join
 
 
 @cache
@@ -48,7 +48,7 @@ def generate(seed: int) -> App:
 
 
 def generate_family(seed: int) -> App:
-    """An app of nothing but one family; without queries where the streams drawn are empty or too long."""
+    """Draws an app of one family only. It has no queries if the streams drawn are empty or too long."""
     rng = Random(f"only family {seed}")
     scale = Scale.draw(rng)
     streams = [draw_stream(rng, "s1", scale)]
@@ -65,7 +65,7 @@ def _add_family(rng: Random, scale: Scale, seed: int, streams: Sequence[Stream],
 
 
 def _with_results(drawer: Queries, seed: int, streams: Sequence[Stream], queries: Sequence[Query], name: str) -> Query:
-    """The first of a few draws that has results, else the last."""
+    """Returns the first of a few draws that has results, else the last."""
     for _ in range(6):
         query = drawer.draw(name)
         oracle = Oracle(App(seed, tuple(streams), (*queries, query)), _connection())

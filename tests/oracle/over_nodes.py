@@ -1,5 +1,5 @@
-"""A random app cut over nodes at random, its parts run by the kernel with queues in memory: the lines must be those of
-the whole."""
+"""Cuts a random app over nodes at random and runs its parts with the kernel and queues in memory. The lines must be
+those of the whole app."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NODES = ("a", "b", "c")
 
 
 def random_parts(app: App, plan: logical.App, rng: Random) -> dict[str, NodePart] | None:
-    """None: this cut is refused. With links in a row only, b relays between a and c."""
+    """Draws a cut; None if it is refused. With links in a row only, b relays between a and c."""
     lines = [f"[nodes.{name}]\n" for name in NODES]
     if rng.random() < 0.5:
         lines += ['[[links]]\nbetween = ["a", "b"]\n', '[[links]]\nbetween = ["b", "c"]\n']
@@ -47,7 +47,7 @@ def random_parts(app: App, plan: logical.App, rng: Random) -> dict[str, NodePart
 
 
 class Nodes:
-    """Every task of every part, with a place in each queue it reads."""
+    """Every task of every part, with its position in each queue that it reads."""
 
     def __init__(self, app: App, parts: dict[str, NodePart], rng: Random, halting: bool) -> None:
         self._rng, self._halting = rng, halting
@@ -88,7 +88,7 @@ class Nodes:
 
 
 def cut_app(seed: int) -> tuple[App, logical.App, dict[str, NodePart], Random]:
-    """A random app and its parts; none where the cut is refused."""
+    """Returns a random app and its parts; no parts if the cut is refused."""
     app = generate(seed)
     plan = bind(app_text(app))
     rng = Random(f"{seed} over nodes")
@@ -111,8 +111,8 @@ def judged_over_nodes(seed: int) -> str:
 
 
 def rows_of(part: NodePart, queues: dict[str, list[pa.Table]], rng: Random) -> dict[str, list[dict[str, object]]]:
-    """What a node whose streams all come from others sends, read in random pieces, its tasks saved and loaded at
-    random."""
+    """Returns the rows that a node sends whose streams all come from other nodes. It reads in random pieces, and its
+    tasks are saved and loaded at random."""
     sent: dict[str, list[dict[str, object]]] = {}
     for task in extract_tasks(part.app):
         runtime, places = TaskRuntime(task, part.app), dict.fromkeys(task.streams, 0)
@@ -132,8 +132,8 @@ def rows_of(part: NodePart, queues: dict[str, list[pa.Table]], rng: Random) -> d
 
 
 def unlike_replicas(seed: int) -> str:
-    """Two replicas of a node that read the same rows, each in its own pieces, must send the same rows in the same
-    order."""
+    """Compares two replicas of a node that read the same rows, each in its own pieces. They must send the same rows in
+    the same order."""
     app, _, parts, rng = cut_app(seed)
     for part in parts.values():
         part.app = replace(part.app, replicated=True, sharing=False)

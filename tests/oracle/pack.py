@@ -1,4 +1,4 @@
-"""Several random apps as one: names get a prefix, so that one start of a streaming query judges many seeds."""
+"""Packs several random apps into one: names get a prefix, so that one start of a streaming query judges many seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random queries: selects with and without aggregates, set operations, relation-to-stream operators.
+"""Draws random queries: selects with and without aggregates, set operations, relation-to-stream operators.
 
 Invariant: a result whose last bits depend on the order of summation (`noise`) is never compared, grouped or streamed.
 """
@@ -72,13 +72,14 @@ class Queries(Sources):
         return SetOp(op, left, right, cols), cols, lcard + rcard
 
     def _twins(self, op: str) -> Drawn:
-        """The same columns of the same stream, or of one like it, in two windows: sides that meet."""
+        """Draws the same columns of the same stream, or of a similar one, in two windows, so that both sides have rows
+        in common."""
         rng = self.rng
         s = rng.choice(self.streams)
         few = [
             i for i, c in enumerate(s.cols) if c.type in ("BOOLEAN", "STRING") or (c.type == "BIGINT" and c.bits < 10)
         ]
-        places = few if rng.random() < 0.75 else range(len(s.cols))  # few values: rows that are there twice
+        places = few if rng.random() < 0.75 else range(len(s.cols))  # few values, so that rows occur twice
         kept = rng.sample(places, min(len(places), rng.choice((1, 1, 2))))
 
         def side() -> Select:
@@ -177,7 +178,8 @@ class Queries(Sources):
     def _named(
         self, drawn: Sequence[Expr], sources: tuple[Source, ...], repeat: bool
     ) -> tuple[tuple[Expr, str | None], ...]:
-        """Bare columns may keep their names, and repeat them where `repeat` says so; all else gets an alias."""
+        """Names the items. Bare columns may keep their names, and repeat them if `repeat` is set; all others get an
+        alias."""
         rng = self.rng
         items: list[tuple[Expr, str | None]] = []
         used: set[str] = set()
@@ -195,7 +197,7 @@ class Queries(Sources):
         return tuple(items)
 
     def _kind(self, ex: Expressions) -> str:
-        """A type to draw: mostly one that is there."""
+        """Draws a type, mostly one that some column has."""
         return (
             ex.any_column().type
             if self.rng.random() < 0.7

@@ -1,4 +1,4 @@
-"""The app as text and files: CQL (DESIGN 8.1) and one csv a stream."""
+"""Writes an app as text and files: CQL (DESIGN 8.1) and one csv file per stream."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from oracle.shapes import Agg, App, Body, Derived, Expr, Named, Query, Ref, Sele
 
 @dataclass(frozen=True)
 class CsvStyle:
-    """What RFC 4180 and ISO-8601 leave open."""
+    """Choices that RFC 4180 and ISO-8601 leave open."""
 
-    quoted: bool = False  # every field but NULL
+    quoted: bool = False  # every field except NULL
     line_end: str = "\n"
     hours: int = 0  # timestamps with that offset
     short: bool = False  # no fraction where it is zero
@@ -41,7 +41,7 @@ def iso(us: int, style: CsvStyle = PLAIN) -> str:
 
 
 def field(value: Any, kind: str, style: CsvStyle) -> str:
-    """RFC 4180; NULL is empty and unquoted, the empty string is quoted."""
+    """Writes a field by RFC 4180; NULL is empty and unquoted, the empty string is quoted."""
     if value is None:
         return ""
     if kind == "TIMESTAMP":
@@ -110,7 +110,8 @@ def select_text(s: Select) -> str:
 
 
 def body_text(body: Body) -> str:
-    """Parentheses where SQL's precedence (INTERSECT first, else from the left) needs them, and on some others."""
+    """Writes a body, with parentheses where SQL's precedence (INTERSECT first, else from the left) needs them, and in
+    some other places."""
     if isinstance(body, Select):
         return select_text(body)
     left, right = body_text(body.left), body_text(body.right)
@@ -141,7 +142,7 @@ def stream_text(s: Stream) -> str:
 
 
 def lowered(text: str) -> str:
-    """Keywords in lower case; text in quotes as it is."""
+    """Puts keywords in lower case, and leaves text in quotes unchanged."""
     parts = re.split("('(?:[^']|'')*')", text)
     return "".join(p if k % 2 else p.lower() for k, p in enumerate(parts))
 
@@ -153,7 +154,7 @@ def app_text(app: App) -> str:
 
 
 def write_app(app: App, directory: Path) -> Path:
-    """The csv files and `app.cql` in `directory`; gives the app file's path."""
+    """Writes the csv files and `app.cql` into `directory`. Returns the path of the app file."""
     directory.mkdir(parents=True, exist_ok=True)
     for k, stream in enumerate(app.streams):
         text = csv_text(stream, CSV_STYLES[(app.seed + k) % len(CSV_STYLES)])

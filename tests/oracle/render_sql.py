@@ -1,9 +1,9 @@
-"""The queries as DuckDB's SQL, twice: plain, for one instant; and batched, for all instants at once.
+"""Writes the queries as DuckDB's SQL in two forms: plain, for one instant, and batched, for all instants at once.
 
-Both read tables `w0`, `w1`, ... of what each windowed stream holds, columns c0, c1, ... In the batched form each table
-has a further column `_i`, the number of the instant; it is equated in joins, grouped by in aggregates, and is a column
-like any other to DISTINCT and the set operations, so each instant is answered as if alone. The two forms are checked
-against each other.
+Both read tables `w0`, `w1`, ... with the content of each windowed stream, columns c0, c1, ... In the batched form each
+table has another column `_i`, the number of the instant. Joins equate it, aggregates group by it, and it is a column
+like any other to DISTINCT and the set operations; so each instant is answered as if it were alone. The two forms are
+checked against each other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Table = Callable[[Windowed], str]
 
 
 class Sql:
-    """Renders bodies of one app; `table` names the table of a windowed stream."""
+    """Writes the bodies of one app. `table` returns the table name of a windowed stream."""
 
     def __init__(self, app: App, table: Table, batched: bool) -> None:
         self.app, self.table, self.batched = app, table, batched
@@ -49,7 +49,7 @@ class Sql:
         return f"SELECT {distinct}{', '.join(exprs)} FROM {source} WHERE {where}{tail}{having}"
 
     def _global(self, s: Select, exprs: list[str], source: str, where: str) -> str:
-        """SQL's one row, but only while a windowed stream below holds a tuple."""
+        """Writes a global aggregate: SQL's one row, but only while a windowed stream below holds a tuple."""
         tables = sorted({self.table(w) for w in windows_of(self.app, s)})
         having = f"({text(s.having)})" if s.having is not None else "TRUE"
         select = ", ".join(exprs)

@@ -1,5 +1,5 @@
-"""A strict reader of RFC 4180 that keeps apart what Python's csv does not: an unquoted empty field (None) and a quoted
-one ('')."""
+"""A strict reader of RFC 4180. Unlike Python's csv, it distinguishes an unquoted empty field (None) from a quoted one
+('')."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FIELD = re.compile(r'(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r\n|\n|$)')
 
 
 def records(text: str) -> list[list[str | None]]:
-    """All records, the header first. Raises ValueError where the text is not RFC 4180."""
+    """Returns all records, the header first. Raises ValueError if the text is not RFC 4180."""
     found: list[list[str | None]] = []
     record: list[str | None] = []
     place = 0

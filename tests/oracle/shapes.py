@@ -1,7 +1,7 @@
-"""What a random app is made of: one structure from which both the CQL text and DuckDB's SQL are rendered.
+"""The parts of a random app: one structure from which both the CQL text and DuckDB's SQL are written.
 
-Invariant: an expression is a sequence of text, column references and aggregate calls; the text is the same in both
-languages, so both renderings say the same, and neither needs a parser.
+Invariant: an expression is a sequence of text, column references and aggregate calls. The text is the same in both
+languages, so both mean the same, and neither needs a parser.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ Row = tuple[Any, ...]  # None, bool, int, float, str; a TIMESTAMP is an int of m
 
 @dataclass(frozen=True)
 class Col:
-    """`bits`: bound on the size of a number; `dyadic`: sums of the doubles are exact in any order; `noisy`: the last
-    bits depend on the order of evaluation, so the value must not be compared."""
+    """A column. `bits` bounds the size of a number. `dyadic`: sums of the doubles are exact in any order. `noisy`: the
+    last bits depend on the order of evaluation, so the value must not be compared."""
 
     name: str
     type: str
@@ -35,7 +35,8 @@ class Ref:
 
 @dataclass(frozen=True)
 class Agg:
-    """An aggregate call; `arg` None is COUNT(*). `type` is the result's: DuckDB's own would be wider (HUGEINT)."""
+    """An aggregate call; `arg` None is COUNT(*). `type` is that of the result: DuckDB's own would be wider
+    (HUGEINT)."""
 
     func: str
     arg: Expr | None
@@ -56,8 +57,8 @@ class Expr:
 
 @dataclass(frozen=True)
 class Window:
-    """`kind`: RANGE, ROWS, PARTITION, NOW, UNBOUNDED; `size` in microseconds or rows; `text` is what stands between the
-    brackets."""
+    """A window. `kind` is RANGE, ROWS, PARTITION, NOW or UNBOUNDED; `size` is in microseconds or rows; `text` is what
+    the brackets contain."""
 
     kind: str
     text: str
@@ -124,14 +125,14 @@ class Stream:
     name: str
     cols: tuple[Col, ...]
     ts: int  # the column of TIMESTAMP BY
-    rows: tuple[Row, ...]  # in file order: timestamp order up to the lateness, but for late rows
+    rows: tuple[Row, ...]  # in file order: timestamp order up to the lateness, except late rows
     clauses: str = ""
     lateness_us: int = 0
 
     @property
     def accepted(self) -> list[Row]:
-        """Rows that are not late (none before them in the file lies more than the lateness ahead), in the order of
-        time."""
+        """Returns the rows that are not late, in the order of time. A row is late if an earlier row of the file has a
+        timestamp more than the lateness ahead."""
         kept: list[Row] = []
         newest: int | None = None
         for row in self.rows:
@@ -155,7 +156,7 @@ class Query:
     every_text: str = ""
     clauses: str = ""
     readable: bool = True  # another query may read it: unique names, nothing noisy
-    card: float = 1.0  # rough bound on the rows alive (relation) or in all (stream)
+    card: float = 1.0  # rough bound on the live rows (relation) or on all rows (stream)
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ class App:
 
 
 def sources_of(body: Body) -> list[Source]:
-    """The FROM items of a body, those of nested sub-queries included."""
+    """Returns the FROM items of a body, those of nested sub-queries included."""
     if isinstance(body, SetOp):
         return sources_of(body.left) + sources_of(body.right)
     found: list[Source] = []
@@ -185,7 +186,8 @@ def sources_of(body: Body) -> list[Source]:
 
 
 def windows_of(app: App, body: Body) -> list[Windowed]:
-    """The windowed streams of a body, through sub-queries and relations read by name, but not below a window."""
+    """Returns the windowed streams of a body, through sub-queries and relations read by name, but not below a
+    window."""
     found: list[Windowed] = []
     for source in sources_of(body):
         if isinstance(source, Windowed):
@@ -196,7 +198,7 @@ def windows_of(app: App, body: Body) -> list[Windowed]:
 
 
 def streams_of(app: App, body: Body) -> set[str]:
-    """The declared streams that a body reads in the end."""
+    """Returns the declared streams that a body reads directly or indirectly."""
     found: set[str] = set()
     for window in windows_of(app, body):
         if app.stream(window.source) is not None:
@@ -207,6 +209,6 @@ def streams_of(app: App, body: Body) -> set[str]:
 
 
 def end_of(app: App, query: Query) -> int | None:
-    """The last timestamp of the query's inputs; None when they are all empty."""
+    """Returns the last timestamp of the query's inputs; None if they are all empty."""
     names = streams_of(app, query.body)
     return max((t for s in app.streams if s.name in names for t in s.times), default=None)

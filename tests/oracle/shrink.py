@@ -13,7 +13,7 @@ Fails = Callable[[App], bool]
 
 
 def shrink(app: App, fails: Fails, seconds: float = 20.0) -> App:
-    """The smallest app found; `fails` must hold for `app`."""
+    """Returns the smallest app found. `fails` must hold for `app`."""
     deadline = time.monotonic() + seconds
     shrunk = True
     while shrunk and time.monotonic() < deadline:
@@ -28,7 +28,7 @@ def shrink(app: App, fails: Fails, seconds: float = 20.0) -> App:
 
 
 def still_fails(app: App, fails: Fails) -> bool:
-    """A candidate that is not a valid app, so that judging it breaks down, is no candidate."""
+    """Whether a candidate fails. An app that is not valid, so that judging it raises, does not count."""
     try:
         return fails(app)
     except Exception:
@@ -36,7 +36,7 @@ def still_fails(app: App, fails: Fails) -> bool:
 
 
 def candidates(app: App) -> Iterator[App]:
-    """Smaller apps, the most promising first."""
+    """Yields smaller apps, the most promising first."""
     read = {getattr(s, "query", None) or getattr(s, "source", None) for q in app.queries for s in sources_of(q.body)}
     for q in app.queries:
         if q.name not in read and len(app.queries) > 1:
@@ -64,7 +64,7 @@ def relation(q: Query) -> Query:
 
 
 def simpler(body: Body, free: bool) -> Iterator[Body]:
-    """Bodies with a clause less; `free`: nobody reads the columns, so they may go too."""
+    """Yields bodies with one clause less. `free`: nothing reads the columns, so they may go, too."""
     if isinstance(body, SetOp):
         if free:
             yield body.left

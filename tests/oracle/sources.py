@@ -1,6 +1,6 @@
-"""Random FROM lists: windows, windowed streams, relations and sub-queries, and how they join.
+"""Draws random FROM lists: windows, windowed streams, relations and sub-queries, and how they join.
 
-Cost: `card` is a rough bound on the rows alive; joins beyond MOST_CARD are not drawn, so that brute force stays fast.
+Cost: `card` is a rough bound on the live rows. Joins beyond MOST_CARD are not drawn, so that brute force stays fast.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class From:
 
 
 class Sources(ABC):
-    """Draws FROM lists; what a sub-query looks like is the subclass's."""
+    """Draws FROM lists. A subclass draws the sub-queries."""
 
     def __init__(
         self, rng: Random, scale: Scale, streams: Sequence[Stream], queries: Sequence[Query], fresh: Iterator[int]
@@ -79,8 +79,8 @@ class Sources(ABC):
         return From(tuple(sources), (None,) * len(conditions), where, card, ex)
 
     def _match(self, ex: Expressions, i: int, needed: bool, other: int | None = None) -> Expr | None:
-        """How FROM item `i` meets those before it, or one of them: mostly by equality, maybe with more, maybe not at
-        all."""
+        """Draws how FROM item `i` joins with earlier ones: mostly by equality, perhaps with more conditions, perhaps
+        not at all."""
         rng = self.rng
         sub = Expressions(rng, ex.scope[: i + 1], ex.unit, ex.base)
         sub.unique = ex.unique
@@ -104,7 +104,7 @@ class Sources(ABC):
         return sub.predicate(1) if needed or rng.random() < 0.3 else None
 
     def _computed(self, e: Expr) -> Expr:
-        """Now and then an expression instead of the column: a key that must be computed."""
+        """Sometimes returns an expression instead of the column, so that a key must be computed."""
         roll = self.rng.random()
         if roll < 0.08:
             return joined("BIGINT", e, " + 1", bits=e.bits + 1)
@@ -113,7 +113,7 @@ class Sources(ABC):
         return joined("BIGINT", e, " // 2", bits=e.bits) if roll < 0.22 else e
 
     def _ordered(self, left: Expr, right: Expr) -> Expr:
-        """An inequality, or a band."""
+        """Draws an inequality, or a band."""
         rng = self.rng
         if rng.random() < 0.5:
             left, right = right, left

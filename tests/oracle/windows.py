@@ -1,4 +1,4 @@
-"""The lifetimes that windows give, by the obvious loop. `None` as a death means never."""
+"""Computes the lifetimes that windows give, by the obvious loop. `None` as a death means never."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def ceil_to(t: int, step: int) -> int:
 
 
 def lifetimes(window: Window, tuples: Sequence[Tuple]) -> list[Interval]:
-    """Each tuple's [from, to), ghosts (from >= to) left out; `tuples` in the order of the stream."""
+    """Returns each tuple's [from, to), without ghosts (from >= to). `tuples` are in the order of the stream."""
     arrivals: dict[Row, list[int]] = {}  # of each partition; without PARTITION BY there is one
     for t, row in tuples:
         arrivals.setdefault(tuple(row[c] for c in window.partition), []).append(t)
@@ -39,7 +39,8 @@ def lifetimes(window: Window, tuples: Sequence[Tuple]) -> list[Interval]:
 
 
 def tie_order(tuples: Sequence[Tuple]) -> list[Tuple]:
-    """The order of a query's stream when read by name: time, then columns from left to right, NULLs first."""
+    """Returns the order in which a query's stream is read by name: time, then columns from left to right, NULLs
+    first."""
     return sorted(
         tuples, key=lambda item: (item[0], [(value is not None, 0 if value is None else value) for value in item[1]])
     )
