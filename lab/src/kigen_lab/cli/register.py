@@ -1,4 +1,4 @@
-"""Adds the laboratory's commands to the command `kigen`; named as entry points in lab/pyproject.toml."""
+"""Adds the lab's commands to `kigen`. lab/pyproject.toml names these functions as entry points."""
 
 from __future__ import annotations
 

@@ -61,7 +61,10 @@ def run_family(family: Family, lifetime: str, each: int, block: int) -> FamilyRu
     app, watch = family.app(), _Watch()
     kernels = [TaskRuntime(task, app, lifetime) for task in extract_tasks(app)]
     joins = [
-        op for kernel in kernels for op in kernel.operators if isinstance(op, (JoinBase, WindowOperator, NegativeWindow))
+        op
+        for kernel in kernels
+        for op in kernel.operators
+        if isinstance(op, (JoinBase, WindowOperator, NegativeWindow))
     ]
     for operator in joins:
         watch.over(operator, "join")
