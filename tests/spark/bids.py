@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 APP = """
@@ -24,7 +25,7 @@ def write_bids(directory: Path, count: int) -> Path:
     with pq.ParquetWriter(directory / "bid.parquet", columns) as writer:
         for first in range(0, count, GROUP):
             number = np.arange(first, min(count, first + GROUP))
-            notes = pa.array([f"note number {n}" for n in number])
+            notes = pc.binary_join_element_wise("note number", pa.array(number).cast(pa.string()), " ")
             writer.write_table(
                 pa.table(
                     [number % 50_000, number * 7919, notes, pa.array(number * 1000, pa.timestamp("us"))], schema=columns

@@ -53,11 +53,12 @@ def master(tmp_path: Path) -> Iterator[str]:
         host = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         log = stack.enter_context(daemon(tmp_path / "master.log", "org.apache.spark.deploy.master.Master", *host))
         url = said(log, r"spark://127\.0\.0\.1:[1-9][0-9]*")
+        workers = []
         for i in (1, 2):
             sizes = ("--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / f"work{i}"))
-            worker = stack.enter_context(
-                daemon(tmp_path / f"worker{i}.log", "org.apache.spark.deploy.worker.Worker", *host, *sizes, url)
-            )
+            started = daemon(tmp_path / f"worker{i}.log", "org.apache.spark.deploy.worker.Worker", *host, *sizes, url)
+            workers.append(stack.enter_context(started))
+        for worker in workers:
             said(worker, "Successfully registered with master")
         yield url
 

@@ -28,9 +28,9 @@ def test_cuts_and_lifetime_methods_give_the_same_lines(engine: Engine, tmp_path:
     app = write_rooms(tmp_path, 600)
     whole = engine.run(app, drain=True, output=str(tmp_path / "whole"))
     cut = engine.run(
-        app, drain=True, output=str(tmp_path / "cut"), batch_rows=90, inline_bytes=100, checkpoint=str(tmp_path / "ck")
+        app, drain=True, output=str(tmp_path / "cut"), batch_rows=140, inline_bytes=100, checkpoint=str(tmp_path / "ck")
     )
-    negative = engine.run(app, drain=True, output=str(tmp_path / "nt"), batch_rows=200, lifetime="nt")
+    negative = engine.run(app, drain=True, output=str(tmp_path / "nt"), batch_rows=300, lifetime="nt")
     expected = bags(tmp_path / "whole")
     assert all(len(lines) > 30 for lines in expected.values()), {k: len(v) for k, v in expected.items()}
     assert bags(tmp_path / "cut") == expected

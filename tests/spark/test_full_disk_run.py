@@ -1,5 +1,4 @@
-"""A run whose checkpoint and outputs lie on a disk that becomes full: exit by a clear error, and the right lines after
-space was made."""
+"""A run whose disk becomes full ends with a clear error, and continues to the right lines when there is space again."""
 
 from __future__ import annotations
 
@@ -43,9 +42,8 @@ def test_a_full_disk_ends_the_run_and_space_lets_it_go_on(engine: Engine, tmp_pa
         "output": str(small_disk / "out"),
         "checkpoint": str(small_disk / "ck"),
         "keep_results": False,
-        "batch_rows": 20,
     }
-    run = engine.start(app, **options)
+    run = engine.start(app, **options, batch_rows=20)  # small batches: the disk becomes full in the middle
     while len(run.commits) < 5:
         assert run.active
         time.sleep(0.01)

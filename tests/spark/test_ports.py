@@ -46,7 +46,7 @@ def test_every_port_is_on_loopback_and_asks_for_a_secret(engine: Engine) -> None
     assert conf.get("spark.ui.enabled") == "false"
     assert conf.get("spark.authenticate") == "true", "the driver's port and the block manager's"
     assert gateway.gateway_parameters.auth_token
-    assert type(gateway._callback_server).__name__ == "_Guarded"
+    assert type(gateway._callback_server).__name__ == "_SameUserServer"
     pid = jvm_pid(spark)
     assert pid is not None
     ports = listening(pid)

@@ -13,9 +13,9 @@ from oracle.render_cql import write_app
 
 from kigen.engine import Engine
 
-PACKED = 8
+PACKED = 20  # starting a run takes seconds, so many apps share one
 FIRST = 10_000
-ROWS_A_BATCH = {"dt": 23, "nt": 60}  # different cuts, too
+ROWS_PER_BATCH = {"dt": 58, "nt": 150}  # a few rows of each stream; the cuts differ, too
 
 
 @pytest.mark.timeout(600)
@@ -23,12 +23,12 @@ ROWS_A_BATCH = {"dt": 23, "nt": 60}  # different cuts, too
 def test_random_apps_through_spark(engine: Engine, tmp_path: Path, first: int) -> None:
     app = pack([generate(seed) for seed in range(first, first + PACKED)])
     path = write_app(app, tmp_path / "app")
-    for mode, rows in ROWS_A_BATCH.items():
+    for mode, rows in ROWS_PER_BATCH.items():
         engine.run(str(path), drain=True, output=str(tmp_path / mode), lifetime=mode, batch_rows=rows)
     oracle = Oracle(app)
     found = []
     for q in app.queries:
-        direct, negative = (lines_of_csv(tmp_path / mode / f"{q.name}.csv", q) for mode in ROWS_A_BATCH)
+        direct, negative = (lines_of_csv(tmp_path / mode / f"{q.name}.csv", q) for mode in ROWS_PER_BATCH)
         found += [
             report
             for report in (judge(oracle, q, direct), judge(oracle, q, negative), line_difference(direct, negative))

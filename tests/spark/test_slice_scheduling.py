@@ -1,7 +1,7 @@
 """Policies over slices in admission, without Spark, on a virtual clock: cursors, buffers, restarts, lines of workers.
 
-    offset:  task0          slice 1 of a: 12, of b: 9
-             task0 slice 2             8         7        never ahead of slice 1
+offset:  task0          slice 1 of a: 12, of b: 9
+         task0 slice 2             8         7        never ahead of slice 1
 """
 
 from __future__ import annotations
