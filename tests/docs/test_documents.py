@@ -59,6 +59,7 @@ def run_python(code: str) -> None:
     exec(compile(program, "page", "exec"), {"SESSION": session, "kigen": kigen})
 
 
+@pytest.mark.timeout(900)  # several starts of Spark
 def test_readme_example_gives_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -72,6 +73,7 @@ def test_readme_example_gives_what_it_says(
     assert blocks(README, "text")[0].strip() in capsys.readouterr().out
 
 
+@pytest.mark.timeout(900)  # several starts of Spark
 def test_readme_commands_run() -> None:
     given = commands(README, ".venv")
     assert len(given) == 6
@@ -96,6 +98,7 @@ def test_readme_names_the_two_commands() -> None:
     assert "make test" in README
 
 
+@pytest.mark.timeout(900)  # several starts of Spark
 def test_the_tutorial_can_be_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ from typing import get_args
 from kigen_lab.simulate.standby.machine.messages import KINDS
 from kigen_lab.simulate.standby.machine.topology import Mode, Recovery
 
-PAGE = (Path(__file__).parents[2] / "docs" / "standby.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "standby.md").read_text(encoding="utf-8")
 
 
 def test_the_examples_run() -> None:

@@ -169,7 +169,7 @@ def test_spread_counts(tmp_path: Path) -> None:
 
 
 def test_the_nodes_files_of_the_page_are_right() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "standby.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "standby.md").read_text(encoding="utf-8")
     first, second, third = re.findall(r"```toml\n(.*?)```", page, re.S)
     entry = parse_nodes(first).entry("mid")
     assert (entry.standby, entry.batch, entry.compress, entry.standby_port) == ("lazy", 25, "zlib", 47601)
