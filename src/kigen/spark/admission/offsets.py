@@ -24,7 +24,7 @@ SLICES = 4  # a batch is dealt to the streams in at least so many pieces: the fi
 
 Json = dict[str, Any]
 # The cursors of all queues after a batch, and what each task reads in it.
-Live = tuple[dict[str, Cursors], dict[str, TaskInput]]
+LiveDecision = tuple[dict[str, Cursors], dict[str, TaskInput]]
 
 
 class OffsetFormatError(ValueError):
@@ -147,7 +147,12 @@ def log_budget(start: Offset, batch_rows: int, largest_rows: int, now_us: int, s
 
 
 def next_offset(
-    start: Offset, logs: dict[str, Source], budget: int, now_us: int, live: Live | None = None, closing: bool = False
+    start: Offset,
+    logs: dict[str, Source],
+    budget: int,
+    now_us: int,
+    live: LiveDecision | None = None,
+    closing: bool = False,
 ) -> Offset:
     """Returns the offset after `start`, with the input from live streams; `start` itself if no batch is due.
 

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from kigen.connectors import LiveSource, Source
 from kigen.schedule.slices import ADMITTED_NAMES
-from kigen.spark.admission.offsets import Json, Live, Offset, batch_of, initial_offset, log_budget, next_offset
+from kigen.spark.admission.offsets import Json, LiveDecision, Offset, batch_of, initial_offset, log_budget, next_offset
 from kigen.spark.admission.scheduling import Scheduling
 from kigen.spark.admission.slice_scheduling import SliceScheduling
 from kigen.spark.scratch import Scratch
@@ -71,7 +71,7 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
             self._reported_us = now_us
         return end
 
-    def _live(self, start: Offset, now_us: int, closing: bool) -> Live:
+    def _live(self, start: Offset, now_us: int, closing: bool) -> LiveDecision:
         queues = {task: {stream: dict(at) for stream, at in streams.items()} for task, streams in start.queues.items()}
         if self._scheduling is None:
             sources = {n: s for n, s in self._open(start.started_us).items() if isinstance(s, LiveSource) and s.live}

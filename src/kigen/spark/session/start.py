@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from pyspark import SparkConf, SparkContext, accumulators
 from pyspark.errors import PySparkException
