@@ -50,7 +50,7 @@ def files(tmp_path: Path) -> list[str]:
         (PLACES.replace('"a"', '"aa"') + "[nodes.a]\n[nodes.b]\n", "there is no node 'aa'; did you mean a?"),
         ("[nodes.a]\n[nodes.b]\n[results]\nfast = 'b'\n", "stream cars is born nowhere"),
         (PLACES + "[nodes.a]\n[nodes.b]\n[operators.'fast.filer']\nnodes = ['a']\n", "did you mean fast.filter?"),
-        (PLACES + "[nodes.a]\n[nodes.b]\n[[links]]\nfrom = 'b'\nto = 'a'\n", "results of fast have no way to node b"),
+        (PLACES + "[nodes.a]\n[nodes.b]\n[[links]]\nfrom = 'b'\nto = 'a'\n", "results of fast have no route to node b"),
     ],
     ids=["no TOML", "empty", "unknown node", "born nowhere", "unknown operator", "no way"],
 )

@@ -84,11 +84,11 @@ def test_too_much_work_for_all_nodes_is_told() -> None:
 
 
 def test_no_way_is_an_error() -> None:
-    with pytest.raises(ProblemError, match="results of answer have no way to node c: add a link"):
+    with pytest.raises(ProblemError, match="results of answer have no route to node c: add a link"):
         solve(chain(100_000, links=both_ways("a", "b")), time.monotonic)
     pinned = chain(100_000, links=both_ways("a", "b"))
     pinned = replace(pinned, operators=(replace(pinned.operators[0], nodes=("c",)),))
-    with pytest.raises(ProblemError, match="operator work may run on c, but stream in has no way there"):
+    with pytest.raises(ProblemError, match="operator work may run on c, but stream in has no route to it"):
         solve(pinned, time.monotonic)
 
 

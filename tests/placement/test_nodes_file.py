@@ -201,7 +201,7 @@ def test_explain_over_nodes(files: tuple[str, str], tmp_path: Path) -> None:
     [
         (
             ('between = ["car", "road"]', 'from = "road"\nto = "car"'),
-            "results of hot have no way to node road: add a link to it",
+            "results of hot have no route to node road: add a link",
         ),
         (("speed = 0.5", "speed = -1"), "speed = -1: must be above 0"),
     ],

@@ -51,6 +51,11 @@ def of(app: str = APP, nodes: str = NODES, allocate: str = "deadline") -> str:
     return fingerprint(bound, from_plan(bound, file), file, allocate)
 
 
+def test_the_fingerprint_is_that_of_earlier_versions() -> None:
+    """Renaming a class must not make stored placements, and the state of their nodes, unusable."""
+    assert of() == "ac6eba70dfa9d53acb7d82eedd6aadf9"
+
+
 @pytest.mark.parametrize("allocate", ["deadline", "sqpr"])
 def test_round_trip(allocate: str) -> None:
     placed = placement(allocate)

@@ -1,4 +1,4 @@
-"""Where operators run, which way streams take, and how deadlines are split."""
+"""Decides where operators run, which routes streams take, and how deadlines are split."""
 
 from kigen.placement.problem import Problem, ProblemLink, ProblemNode, ProblemOperator, ProblemOutput, ProblemStream
 from kigen.placement.problem_checks import ProblemError

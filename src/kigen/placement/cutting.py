@@ -1,11 +1,11 @@
-"""An app cut into what each node runs: where a plan crosses from one node to another, one side sends rows and the other
-receives them.
+"""Cuts an app into the parts of its nodes. Where a plan crosses from one node to another, one side sends rows and the
+other receives them.
 
-A node's part is an app of its own: the queries whose results are wanted there, and one for each stream that others need
-from it, which goes `INTO link`. What comes from elsewhere is a stream `FROM link`: a `Scan` where it is a stream,
-`Received` where it is a relation. Invariant: the parts together give, for every query, the lines of the whole; each
-operator runs on the node that the placement names. Deadlines of the parts count from the arrival of a tuple at its
-first node: a sent stream's is when it must be there at the latest.
+A node's part is an app of its own: the queries whose results are wanted there, and one query for each stream that other
+nodes need from it, which goes `INTO link`. What comes from elsewhere is a stream `FROM link`: a `Scan` if it is a
+stream, `Received` if it is a relation. Invariant: the parts together give, for every query, the lines of the whole, and
+each operator runs on the node that the placement names. Deadlines of the parts count from the arrival of a tuple at its
+first node: the deadline of a sent stream is the latest time at which it must be there.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from kigen.placement.tasks import finish_us
 from kigen.plan.logical import LINK, App, Connector, PlanNode, Query, Received, Scan, SourceStream
 from kigen.plan.rebuild import with_children
 
-_NUMBERS = 1 << 15  # operators of a node
+_NUMBERS = 1 << 15  # operators per node
 
 
 class CannotCut(ValueError):
-    """The plan cannot be divided so: says what to pin where."""
+    """The plan cannot be divided in this way. The message says which operators to pin to which node."""
 
 
 @dataclass(frozen=True)
 class SentStream:
-    """A stream that a node has a queue of."""
+    """A stream that a node has a queue for."""
 
     plan: PlanNode
 
@@ -41,8 +41,11 @@ class SentStream:
 
 @dataclass
 class NodePart:
-    """What one node does. `made`: streams it computes for others; `received`: stream -> the node before it on the way;
-    `readers`: stream -> the nodes that read it from here. A stream that is received and read on is relayed."""
+    """What one node does.
+
+    `made`: streams that it computes for others. `received`: stream -> the upstream node on the route. `readers`: stream
+    -> the nodes that read it from here. A stream that is received and read on is relayed.
+    """
 
     node: str
     app: App
@@ -50,15 +53,16 @@ class NodePart:
     received: dict[str, str] = field(default_factory=dict)
     readers: dict[str, list[str]] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)  # received streams that its own app reads
-    plans: dict[str, SentStream] = field(default_factory=dict)  # of all streams it has a queue of
+    plans: dict[str, SentStream] = field(default_factory=dict)  # of all streams that it has a queue for
 
     @property
     def read_by(self) -> set[str]:
-        """The nodes that read anything from here."""
+        """The nodes that read anything from this node."""
         return {name for names in self.readers.values() for name in names}
 
 
 def cut(app: App, nodes: NodesFile, planned: PlacedPlan, placed: Placement) -> dict[str, NodePart]:
+    """Returns the part of each node."""
     return _Cutter(app, nodes, planned, placed).parts()
 
 
@@ -96,6 +100,7 @@ class _Cutter:
         return self._parts
 
     def _set_levels(self) -> None:
+        """Sets the level of each query: how many nodes its input has passed before."""
         made = {query.name: query for queries in self._queries.values() for query in queries if query.sent}
         found: dict[str, int] = {}
 
@@ -112,14 +117,14 @@ class _Cutter:
             self._queries[at] = [replace(query, level=level(query, at)) for query in queries]
 
     def _host(self, node: PlanNode, at: str) -> str:
-        """Where a node of the plan is computed, if `at` needs it."""
+        """Returns where a node of the plan is computed, if `at` needs it."""
         if not isinstance(node, Scan):
             return self._placed.nodes[self._names[node]]
         born = self._born[node.stream]
         return at if at in born else self._route(node.stream, born, at)[0][0]
 
     def _local(self, node: PlanNode, at: str) -> PlanNode:
-        """The plan as it runs at a node."""
+        """Returns the plan as it runs at a node."""
         if self._host(node, at) == at:
             return node if isinstance(node, Scan) else with_children(node, lambda child: self._local(child, at))
         name = node.stream if isinstance(node, Scan) else self._names[node]
@@ -129,7 +134,7 @@ class _Cutter:
         return Scan(name, node.schema) if node.is_stream else Received(name, node.schema)
 
     def _provide(self, name: str, node: PlanNode, at: str) -> None:
-        """The stream is computed where it is placed, and goes along its route to `at`."""
+        """Makes the stream where it is placed, and sends it along its route to `at`."""
         host = self._host(node, at)
         self._parts[at].used.add(name)
         for before, after in self._way(name, host, at):
@@ -155,11 +160,13 @@ class _Cutter:
         )
 
     def _check(self, name: str, node: PlanNode) -> None:
-        """What gives a row at every multiple of a span has no end that its node could know, unless it is a query's own
-        result."""
+        """Refuses to send a periodic RSTREAM that is not a query's own result.
+
+        It gives a row at every multiple of a span, so its node cannot know where it ends.
+        """
         if any(n.acts_periodically for n in node.walk()) and all(q.root != node for q in self._app.queries):
             raise CannotCut(
-                f"'{name}' holds an RSTREAM of a given period, and what reads it is on another node: pin them to one, "
+                f"'{name}' holds a periodic RSTREAM, and its reader is on another node: pin both to one node, "
                 f'with [operators."{name}"] and below it nodes = [...]'
             )
 
@@ -167,7 +174,9 @@ class _Cutter:
         return self._route(name, (source,), target)
 
     def _route(self, name: str, sources: tuple[str, ...], target: str) -> Route:
-        """The links that the placement chose for the stream, as far as they lead there; else the shortest way."""
+        """Returns the links that the placement chose for the stream, as far as they lead to the target; else the
+        shortest route.
+        """
         before = {b: a for a, b in self._placed.routes.get(f"{name} >", self._placed.routes.get(name, ()))}
         way: list[tuple[str, str]] = []
         at = target
@@ -195,5 +204,5 @@ class _Cutter:
 
 
 def parts_used(parts: Mapping[str, NodePart]) -> list[str]:
-    """Nodes that have something to do: queries, or streams to relay."""
+    """Returns the nodes that have work: queries, or streams to relay."""
     return [name for name, part in parts.items() if part.app.queries or part.received]

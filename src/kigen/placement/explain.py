@@ -1,7 +1,7 @@
-"""A placement for people and tools: text, JSON or a mermaid graph: the plan over the nodes, sub-deadlines on operators,
-loads.
+"""Shows a placement as text, JSON or a mermaid graph: the plan over the nodes, sub-deadlines of operators, loads.
 
-Invariant: JSON holds everything a node needs to run its part: its tasks, their sub-deadlines, and the ways of streams.
+Invariant: the JSON holds everything a node needs to run its part: its tasks, their sub-deadlines, and the routes of
+streams.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kigen.placement.result import PlacedTask, Placement
 
 
 def time_text(us: float) -> str:
-    """Four figures and the unit that fits."""
+    """Formats a time with four significant figures and a suitable unit."""
     for size, unit in ((60e6, "min"), (1e6, "s"), (1e3, "ms")):
         if us >= size:
             return f"{us / size:.4g} {unit}"
@@ -23,6 +23,7 @@ def time_text(us: float) -> str:
 
 
 def traffic_text(problem: Problem, amount: float) -> str:
+    """Formats an amount of traffic."""
     unit = "B/s" if any(p is not None for p in problem.period_us.values()) else "B"
     for size, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if amount >= size:
@@ -31,6 +32,7 @@ def traffic_text(problem: Problem, amount: float) -> str:
 
 
 def placement_text(problem: Problem, placed: Placement, labels: Mapping[str, str] | None = None) -> str:
+    """Returns the placement as text."""
     lines = [verdict(problem, placed)]
     lines += [f"  {note}" for note in placed.notes]
     for node in problem.nodes:
@@ -59,7 +61,7 @@ def placement_text(problem: Problem, placed: Placement, labels: Mapping[str, str
 
 
 def verdict(problem: Problem, placed: Placement) -> str:
-    """One line: does it hold, and how good is it?"""
+    """Returns one line: whether the placement holds, and how good it is."""
     holds = "all deadlines hold" if placed.holds else "NOT ALL DEADLINES HOLD"
     gap = "proven least" if placed.gap < 1e-6 else f"at most {100 * placed.gap:.2g} % above the least"
     if placed.method == "sqpr":
@@ -83,6 +85,7 @@ def _task_lines(problem: Problem, placed: Placement, task: PlacedTask, labels: M
 
 
 def placement_json(problem: Problem, placed: Placement, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Returns the placement as JSON."""
     return {
         "holds": placed.holds,
         "notes": list(placed.notes),
@@ -140,7 +143,7 @@ def _task_json(task: PlacedTask) -> dict[str, Any]:
 
 
 def placement_mermaid(problem: Problem, placed: Placement, labels: Mapping[str, str] | None = None) -> str:
-    """Nodes as boxes, tasks as boxes within, streams as arrows; bold where they cross a link."""
+    """Draws nodes as boxes, tasks as boxes inside, and streams as arrows, bold where they cross a link."""
     ids = {("op", o): f"o{i}" for i, o in enumerate(problem.operator)}
     ids |= {("stream", s.name): f"s{i}" for i, s in enumerate(problem.streams) if s.born}
     ids |= {("out", o.name): f"r{i}" for i, o in enumerate(problem.outputs)}
@@ -194,6 +197,7 @@ def _plain(text: str) -> str:
 
 
 def placement_to_text(problem: Problem, placed: Placement, format: str, labels: Mapping[str, str] | None = None) -> str:
+    """Returns the placement in the given format: text, json or mermaid."""
     if format == "json":
         return json.dumps(placement_json(problem, placed, labels), indent=2) + "\n"
     return (placement_mermaid if format == "mermaid" else placement_text)(problem, placed, labels)

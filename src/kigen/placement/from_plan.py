@@ -1,8 +1,8 @@
-"""From an app and a nodes file to a placement problem: every operator of the plan, its cost, and where it may run.
+"""Makes a placement problem from an app and a nodes file: every operator of the plan, its cost, and where it may run.
 
 An operator is named by the first query that needs it and what it does: `hot.filter`, `hot.window2`. Costs and
-selectivities come from the nodes file, else from a profile (a task's cost a tuple, shared out over its operators by
-`_WEIGHT`), else from guesses, with a warning. Invariant: equal sub-plans are one operator, as they run once. Cost:
+selectivities come from the nodes file, else from a profile (a task's cost per tuple, divided over its operators by
+`_WEIGHT`), else from guesses, with a warning. Invariant: equal sub-plans are one operator, since they run once. Cost:
 linear in the plan.
 """
 
@@ -20,7 +20,7 @@ from kigen.plan import logical as plan
 from kigen.plan.tasks import extract_tasks
 from kigen.plan.types import Schema, Type
 
-# Relative cost of a tuple, and the tuples out for one in where nobody knows.
+# Relative cost per tuple and kind of operator. `_SELECTIVITY`: guessed tuples out per tuple in.
 _WEIGHT = {
     "window": 1.0,
     "filter": 1.0,
@@ -32,13 +32,13 @@ _WEIGHT = {
     "intersect": 3.0,
 }
 _SELECTIVITY = {"filter": 0.5, "distinct": 0.5}
-_GUESS_US = 5.0  # of weight 1
+_GUESS_US = 5.0  # cost of weight 1
 _GUESS_RATE = 1000.0
 
 
 @dataclass(frozen=True)
 class PlacedPlan:
-    """`plan_nodes`: operator -> its node of the plan."""
+    """A placement problem with its plan. `plan_nodes`: operator -> its node of the plan."""
 
     problem: Problem
     plan_nodes: dict[str, plan.PlanNode]
@@ -46,7 +46,7 @@ class PlacedPlan:
 
 
 def name_operators(app: plan.App) -> dict[plan.PlanNode, str]:
-    """Every operator of the plan, children first."""
+    """Names every operator of the plan, children first."""
     names: dict[plan.PlanNode, str] = {}
     for query in app.queries:
         used: Counter[str] = Counter()
@@ -60,12 +60,14 @@ def name_operators(app: plan.App) -> dict[plan.PlanNode, str]:
 
 
 def kind_of(node: plan.PlanNode) -> str:
+    """Returns the kind of an operator, as used in its name."""
     if isinstance(node, plan.ToStream):
         return node.kind.value.lower()
     return "union" if isinstance(node, plan.UnionAll) else type(node).__name__.lower()
 
 
 def from_plan(app: plan.App, nodes: NodesFile, profile: Profile | None = None) -> PlacedPlan:
+    """Makes the placement problem."""
     names = name_operators(app)
     _check(app, nodes, names)
     warnings: list[str] = []
@@ -96,8 +98,7 @@ def from_plan(app: plan.App, nodes: NodesFile, profile: Profile | None = None) -
     if guessed:
         warnings.append(
             f"{guessed} of {len(names)} operators have no measured cost: they are guessed. Give --profile FILE, a "
-            "report that "
-            "'kigen run --report FILE' of a trial wrote, or cost_us in the nodes file"
+            "report that 'kigen run --report FILE' of a trial wrote, or cost_us in the nodes file"
         )
     outputs = tuple(
         ProblemOutput(
@@ -114,7 +115,7 @@ def _is_read(app: plan.App, stream: str) -> bool:
 
 
 def _check(app: plan.App, nodes: NodesFile, names: dict[plan.PlanNode, str]) -> None:
-    """Everything the nodes file names must exist in the app, and every stream and query must have its place."""
+    """Checks that everything the nodes file names exists in the app, and that every stream and query has its node."""
     errors: list[str] = []
     streams, queries = [s.name for s in app.streams], [q.name for q in app.queries]
 
@@ -163,7 +164,7 @@ def _source(
     if rate is None:
         rate = _GUESS_RATE
         warnings.append(
-            f"the rate of stream {stream.name} is not known; {rate:g} tuples/s are assumed: write rate = ... below "
+            f"the rate of stream {stream.name} is unknown; {rate:g} tuples/s are assumed: write rate = ... below "
             f"[streams.{stream.name}]"
         )
     if stream.shed is not None:
@@ -175,12 +176,16 @@ def _source(
 
 
 def _bytes(schema: Schema, is_stream: bool) -> float:
-    """Of a tuple in Arrow: 8 a value (strings some more), one time of a stream's tuple, two of a relation's."""
+    """Returns the bytes of a tuple in Arrow: 8 per value (more for strings), one time for a stream, two for a
+    relation.
+    """
     return sum(16.0 if c.type is Type.STRING else 8.0 for c in schema) + (8.0 if is_stream else 16.0)
 
 
 def _costs(app: plan.App, names: dict[plan.PlanNode, str], profile: Profile | None) -> dict[str, float]:
-    """A task's cost a tuple, shared out over its operators; COST of a query on top of its root."""
+    """Returns the cost per tuple of each operator: a task's measured cost divided over its operators, or a query's COST
+    at its root.
+    """
     found: dict[str, float] = {}
     for task in extract_tasks(app):
         mine = list(dict.fromkeys(n for q in task.queries for n in q.root.walk() if n in names))
@@ -196,7 +201,9 @@ def _costs(app: plan.App, names: dict[plan.PlanNode, str], profile: Profile | No
 
 
 def _selectivity(app: plan.App, node: plan.PlanNode, kind: str, profile: Profile | None) -> float:
-    """The measured share of a query goes to its root; what is below is guessed by kind."""
+    """Returns the selectivity of an operator. A query's measured share goes to its root; what is below is guessed by
+    kind.
+    """
     for query in app.queries:
         if query.root == node and profile is not None and query.name in profile.selectivity:
             below = 1.0

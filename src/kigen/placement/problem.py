@@ -1,10 +1,10 @@
-"""The placement problem, free of CQL: nodes, links, streams, operators, and outputs with deadlines.
+"""The placement problem, independent of CQL: nodes, links, streams, operators, and outputs with deadlines.
 
 Times are microseconds. An *activation* is what arrives at once: `tuples` of a source stream, every `period_us` (None:
-once only, as in the paper's worked example). From it follows what every operator has to do in an activation, its work.
+once only, as in the paper's worked example). It determines the work of every operator per activation.
 
-Invariant: a `Problem` that was constructed is sound (names exist, no cycles, every stream has one producer or
-birthplace); all derived figures are computed once. Cost: linear in operators and their inputs.
+Invariant: a constructed `Problem` is sound (names exist, no cycles, every stream has one producer or birthplace). All
+derived figures are computed once. Cost: linear in operators and their inputs.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from kigen.placement.problem_checks import check_problem, require
 
 @dataclass(frozen=True)
 class ProblemNode:
+    """A node that can run operators."""
+
     name: str
-    speed: float = 1.0  # an operator of cost c takes c / speed here
+    speed: float = 1.0  # an operator of cost c takes c / speed on this node
 
 
 @dataclass(frozen=True)
 class ProblemLink:
-    """One direction. `bytes_per_s` None: more than anyone sends."""
+    """One direction of a link. `bytes_per_s` None: unlimited bandwidth."""
 
     source: str
     target: str
@@ -32,14 +34,17 @@ class ProblemLink:
     bytes_per_s: float | None = None
 
     def time_us(self, size_bytes: float) -> float:
-        """What a message of that size needs on an idle link."""
+        """Returns the time of a message of that size on an idle link."""
         return self.delay_us + (0.0 if self.bytes_per_s is None else 1e6 * size_bytes / self.bytes_per_s)
 
 
 @dataclass(frozen=True)
 class ProblemStream:
-    """`born`: the nodes whose sources give it; empty for what an operator gives, whose `tuples` and `period_us` follow
-    from its inputs."""
+    """A stream.
+
+    `born`: the nodes whose sources produce it. It is empty for the output of an operator, whose `tuples` and
+    `period_us` follow from the operator's inputs.
+    """
 
     name: str
     born: tuple[str, ...] = ()
@@ -50,8 +55,11 @@ class ProblemStream:
 
 @dataclass(frozen=True)
 class ProblemOperator:
-    """`nodes`: where it may run; empty: anywhere. `waits`: one run for a tuple from each input (the paper's operators
-    of several inputs); otherwise each tuple of each input is one run. `selectivity`: tuples out for each run."""
+    """An operator.
+
+    `nodes`: where it may run; empty: anywhere. `waits`: one run takes a tuple from each input (the paper's operators
+    with several inputs); otherwise each tuple of each input is one run. `selectivity`: tuples out per run.
+    """
 
     name: str
     inputs: tuple[str, ...]
@@ -74,6 +82,8 @@ class ProblemOutput:
 
 @dataclass(frozen=True)
 class Problem:
+    """A complete placement problem."""
+
     nodes: tuple[ProblemNode, ...]
     links: tuple[ProblemLink, ...]
     streams: tuple[ProblemStream, ...]
@@ -82,9 +92,6 @@ class Problem:
 
     def __post_init__(self) -> None:
         check_problem(self)
-
-    # --- by name
-    # -------------------------------------------------------------------------------------------------------
 
     @cached_property
     def node(self) -> dict[str, ProblemNode]:
@@ -106,23 +113,21 @@ class Problem:
     def link(self) -> dict[tuple[str, str], ProblemLink]:
         return {(l.source, l.target): l for l in self.links}
 
-    # --- structure
-    # -----------------------------------------------------------------------------------------------------
-
     @cached_property
     def producer(self) -> dict[str, str]:
-        """The operator that gives a stream; source streams are not in it."""
+        """Operator that produces each stream. Source streams are absent."""
         made: dict[str, str] = {}
         for op in self.operators:
             require(
                 op.output not in made,
-                f"stream {op.output} is given by both {made.get(op.output)} and {op.name}: give each its own",
+                f"stream {op.output} is produced by both {made.get(op.output)} and {op.name}: give each its own",
             )
             made[op.output] = op.name
         return made
 
     @cached_property
     def consumers(self) -> dict[str, tuple[str, ...]]:
+        """Operators that read each stream."""
         found: dict[str, list[str]] = {s.name: [] for s in self.streams}
         for op in self.operators:
             for name in dict.fromkeys(op.inputs):
@@ -131,7 +136,7 @@ class Problem:
 
     @cached_property
     def before(self) -> dict[str, tuple[str, ...]]:
-        """The operators that feed an operator directly."""
+        """Operators that feed an operator directly."""
         return {
             o.name: tuple(dict.fromkeys(self.producer[s] for s in o.inputs if s in self.producer))
             for o in self.operators
@@ -163,12 +168,9 @@ class Problem:
         everywhere = tuple(n.name for n in self.nodes)
         return {o.name: o.nodes or everywhere for o in self.operators}
 
-    # --- what an activation brings
-    # ---------------------------------------------------------------------------------------
-
     @cached_property
     def tuples(self) -> dict[str, float]:
-        """Tuples of each stream in an activation."""
+        """Tuples of each stream per activation."""
         found = {s.name: s.tuples for s in self.streams if s.name not in self.producer}
         for name in self.order:
             op = self.operator[name]
@@ -177,18 +179,21 @@ class Problem:
 
     @cached_property
     def runs(self) -> dict[str, float]:
-        """Tuples (or sets of tuples, for an operator that waits) that an operator handles in an activation."""
+        """Tuples (or sets of tuples, for an operator that waits) that an operator handles per activation."""
         return {o.name: self._runs(o, self.tuples) for o in self.operators}
 
     @cached_property
     def work_us(self) -> dict[str, float]:
-        """c_o: what an activation costs an operator on a node of speed 1."""
+        """c_o: cost of an activation for an operator on a node of speed 1."""
         return {o.name: o.cost_us * self.runs[o.name] for o in self.operators}
 
     @cached_property
     def period_us(self) -> dict[str, float | None]:
-        """Of each stream; where inputs differ, the shortest (which counts the slower ones too often, never too
-        rarely)."""
+        """Period of each stream.
+
+        Where the periods of inputs differ, it is the shortest, which counts the slower inputs too often but never too
+        rarely.
+        """
         found = {s.name: s.period_us for s in self.streams if s.name not in self.producer}
         for name in self.order:
             op = self.operator[name]
@@ -197,12 +202,12 @@ class Problem:
 
     @cached_property
     def size_bytes(self) -> dict[str, float]:
-        """Bytes of each stream in an activation."""
+        """Bytes of each stream per activation."""
         return {s.name: self.tuples[s.name] * s.bytes_per_tuple for s in self.streams}
 
     @cached_property
     def traffic(self) -> dict[str, float]:
-        """What a stream costs on a link: bytes a second, or bytes where there is no period."""
+        """Cost of a stream on a link: bytes per second, or bytes if there is no period."""
         return {s: size if (p := self.period_us[s]) is None else size * 1e6 / p for s, size in self.size_bytes.items()}
 
     def _runs(self, op: ProblemOperator, tuples: dict[str, float]) -> float:
@@ -213,4 +218,5 @@ class Problem:
 def both_ways(
     source: str, target: str, delay_us: float = 0.0, bytes_per_s: float | None = None
 ) -> tuple[ProblemLink, ProblemLink]:
+    """Returns the links of both directions."""
     return ProblemLink(source, target, delay_us, bytes_per_s), ProblemLink(target, source, delay_us, bytes_per_s)

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 class ProblemError(ValueError):
-    """A placement problem that cannot be meant."""
+    """The placement problem is invalid."""
 
 
 def check_problem(problem: Problem) -> None:
     """Raises ProblemError that says what to change."""
     for kind in ("nodes", "streams", "operators", "outputs"):
         names = [item.name for item in getattr(problem, kind)]
-        require(len(names) == len(set(names)), f"the names of {kind} must differ; got twice: {_twice(names)}")
+        require(len(names) == len(set(names)), f"the names of {kind} must differ; these occur twice: {_twice(names)}")
     nodes, streams = set(problem.node), set(problem.stream)
     require(bool(nodes), "a placement needs at least one node")
     for node in problem.nodes:
@@ -43,13 +43,14 @@ def check_problem(problem: Problem) -> None:
     try:
         _ = problem.order
     except CycleError as error:
-        raise ProblemError(f"operators feed each other in a circle: {' -> '.join(error.args[1])}") from error
+        raise ProblemError(f"operators feed each other in a cycle: {' -> '.join(error.args[1])}") from error
     served = {o for ops in problem.needed.values() for o in ops}
     idle = [o.name for o in problem.operators if o.name not in served]
-    require(not idle, f"nothing wants the results of {', '.join(idle)}: add an output, or leave them out")
+    require(not idle, f"no output needs the results of {', '.join(idle)}: add an output, or remove them")
 
 
 def require(held: bool, message: str) -> None:
+    """Raises ProblemError with the message unless the condition holds."""
     if not held:
         raise ProblemError(message)
 
@@ -57,7 +58,8 @@ def require(held: bool, message: str) -> None:
 def _known(names: Iterable[str], known: set[str], where: str, what: str) -> None:
     for name in names:
         require(
-            name in known, f"{where} names {what} {name}, which does not exist; there is {', '.join(sorted(known))}"
+            name in known,
+            f"{where} names {what} {name}, which does not exist; the {what}s are {', '.join(sorted(known))}",
         )
 
 
@@ -68,7 +70,7 @@ def _twice(names: list[str]) -> str:
 def _origin(stream: ProblemStream, maker: str | None) -> str:
     if maker is not None:
         return (
-            f"stream {stream.name} is given by operator {maker} and born at {', '.join(stream.born)}: it must be "
+            f"stream {stream.name} is produced by operator {maker} and born at {', '.join(stream.born)}: it must be "
             "one of them"
         )
-    return f"stream {stream.name} comes from nowhere: say at which node it is born"
+    return f"stream {stream.name} has no origin: say at which node it is born"

@@ -1,7 +1,7 @@
-"""Costs and rates as a trial run measured them: the report that `kigen run --report` wrote.
+"""Costs and rates that a trial run measured: the report that `kigen run --report` wrote.
 
-Read are the cost a tuple of each task (`costs.tasks`), what went into and out of each query, and the length of the run.
-What is missing stays unknown, and `from_plan` falls back on guesses and says so.
+Uses the cost per tuple of each task (`costs.tasks`), the tuples into and out of each query, and the length of the run.
+Missing values stay unknown; `from_plan` then uses guesses and warns about it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from typing import Any
 
 
 class ProfileError(ValueError):
-    """A profile that is no report of `kigen run`."""
+    """The profile is not a report of `kigen run`."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    task_us: Mapping[str, float] = field(default_factory=dict)  # task -> cost of a tuple
-    selectivity: Mapping[str, float] = field(default_factory=dict)  # query -> lines out for each tuple in
+    """Measured costs, selectivities and rates."""
+
+    task_us: Mapping[str, float] = field(default_factory=dict)  # task -> cost per tuple
+    selectivity: Mapping[str, float] = field(default_factory=dict)  # query -> lines out per tuple in
     rate: Mapping[str, float] = field(default_factory=dict)  # query -> tuples in a second, of all its streams
 
 

@@ -1,12 +1,13 @@
-"""A placement as JSON and back: all nodes of a run must work by the same one, so it is decided once and written down.
+"""Stores a placement as JSON. All nodes of a run must use the same placement, so it is decided once and written down.
 
-Invariant: `from_json(to_json(p)) == p`. Another format, or a placement of another app or nodes file, is refused.
+Invariant: `from_json(to_json(p)) == p`. A file of another format, app or nodes file is refused.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 from typing import Any
 
 from kigen.placement.from_plan import PlacedPlan
@@ -15,35 +16,42 @@ from kigen.placement.result import LinkLoad, NodeLoad, PlacedTask, Placement
 from kigen.plan.logical import App
 
 FORMAT = 1
+_CLASS_PREFIX = re.compile(r"\bProblem(?=(?:Node|Link|Stream|Operator|Output)\()")
 
 
 class PlacementMismatch(ValueError):
-    """A stored placement that is not of this app and nodes file."""
+    """The stored placement belongs to another app or nodes file."""
 
 
 def fingerprint(app: App, planned: PlacedPlan, nodes: NodesFile, allocate: str) -> str:
-    """Of what a placement depends on, and the app itself: queues and states of another one are worth nothing. Addresses
-    may change."""
-    text = repr((app.streams, app.queries, planned.problem, allocate, [(n.name, n.speed) for n in nodes.nodes]))
+    """Returns a digest of the app and of everything that the placement depends on.
+
+    Queues and states of another app are useless, so the app is part of it. Addresses are not: they may change. The
+    classes of a problem appear under the names that they had when the format was fixed, so that stored placements stay
+    valid.
+    """
+    speeds = [(n.name, n.speed) for n in nodes.nodes]
+    text = _CLASS_PREFIX.sub("", repr((app.streams, app.queries, planned.problem, allocate, speeds)))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def to_json(placed: Placement, of: str) -> dict[str, Any]:
+    """Returns the placement as JSON, together with the fingerprint that it belongs to."""
     value = dataclasses.asdict(placed)
     value["sub_deadlines_us"] = [[*key, us] for key, us in placed.sub_deadlines_us.items()]
     return {"format": FORMAT, "of": of, "placement": value}
 
 
 def from_json(stored: Any, of: str, file: str) -> Placement:
+    """Restores a placement. Raises PlacementMismatch if it belongs to something else."""
     if not isinstance(stored, dict) or stored.get("format") != FORMAT:
         raise PlacementMismatch(
-            f"{file}: a placement of format {FORMAT} is required: delete the file, and a new one is made"
+            f"{file}: a placement of format {FORMAT} is required: delete the file, and Kigen makes a new one"
         )
     if stored["of"] != of:
         raise PlacementMismatch(
-            f"{file} is a placement of another app, or of other nodes, costs or rates: undo the change to go on from "
-            "there, or give "
-            "another --state directory (or delete this one) to start from the beginning"
+            f"{file} is a placement of another app, or of other nodes, costs or rates: undo the change to continue, or "
+            "give another --state directory (or delete this one) to start from the beginning"
         )
     value = dict(stored["placement"])
     value["sub_deadlines_us"] = {(output, operator): us for output, operator, us in value["sub_deadlines_us"]}

@@ -1,10 +1,10 @@
-"""Task extraction: which operators of a node run as one, and how long a task may take.
+"""Task extraction: which operators of a node run as one task, and how long a task may take.
 
-Two operators merge when the first gives its stream to the second only and the second reads nothing else; where the
-first gives it to several, along the one on the way to the shortest end-to-end deadline. A task's sub-deadline is the
-sum of its operators'. Merging at a branch makes the other branches wait for the whole task, so it is done only where
-their deadlines still hold. Invariant: every operator is in exactly one task; the operators of a task form a path on one
-node. Cost: operators times merges at branches.
+Two operators merge when the first gives its stream only to the second and the second reads nothing else. If the first
+feeds several operators, it merges along the path to the shortest end-to-end deadline. A task's sub-deadline is the sum
+of its operators' sub-deadlines. A merge at a branch makes the other branches wait for the whole task, so it is done
+only where their deadlines still hold. Invariant: every operator is in exactly one task, and the operators of a task
+form a path on one node. Cost: operators times merges at branches.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ class _Groups:
             self.head[o], self.members[o] = o, [o]
 
     def merge(self, first: str, second: str) -> None:
-        """`second`, the head of its task, follows `first`, the tail of its own."""
+        """Appends the task with head `second` to the task with tail `first`."""
         head = self.head[first]
         for o in self.members[second]:
             self.head[o] = head
         self.members[head] += self.members.pop(second)
 
     def cut(self, second: str) -> None:
+        """Splits a task before `second`."""
         head = self.head[second]
         at = self.members[head].index(second)
         self.members[second] = self.members[head][at:]
@@ -55,6 +56,7 @@ class _Groups:
 def extract_tasks(
     problem: Problem, nodes: Mapping[str, str], operator_us: Mapping[str, float], arrivals: Arrivals
 ) -> tuple[PlacedTask, ...]:
+    """Merges the operators of each node into tasks."""
     groups = _Groups(problem, nodes, operator_us, arrivals)
     sinks = {o.stream for o in problem.outputs}
     tightest = _tightest(problem)
@@ -79,7 +81,7 @@ def extract_tasks(
 
 
 def _tightest(problem: Problem) -> dict[str, float]:
-    """Operator -> the shortest end-to-end deadline of an output it serves."""
+    """Returns operator -> the shortest end-to-end deadline of an output that needs it."""
     found = dict.fromkeys(problem.operator, float("inf"))
     for output in problem.outputs:
         for o in problem.needed[output.name]:
@@ -115,8 +117,10 @@ def _task(groups: _Groups, number: int, head: str) -> PlacedTask:
 
 
 def _finish(groups: _Groups) -> dict[str, float]:
-    """Stream -> when it is there at the latest, after the birth of its tuples; a task gives all its streams by its own
-    end."""
+    """Returns stream -> its latest time of completion, counted from the birth of its tuples.
+
+    A task completes all its streams at its own end.
+    """
     problem, finish = groups.problem, dict[str, float]()
     for o in problem.order:
         if groups.head[o] == o:
@@ -128,7 +132,7 @@ def _finish(groups: _Groups) -> dict[str, float]:
 def finish_us(
     problem: Problem, tasks: tuple[PlacedTask, ...], arrivals: Arrivals, nodes: Mapping[str, str]
 ) -> dict[str, float]:
-    """Stream -> when it is there at the latest, by the sub-deadlines of tasks."""
+    """Returns stream -> its latest time of completion, by the sub-deadlines of the tasks."""
     order = {o: i for i, o in enumerate(problem.order)}
     finish: dict[str, float] = {}
     for task in sorted(tasks, key=lambda t: order[t.operators[0]]):
@@ -146,7 +150,7 @@ def _release(
 def late(
     problem: Problem, arrivals: Arrivals, nodes: Mapping[str, str], finish: Mapping[str, float]
 ) -> dict[str, float]:
-    """Output -> by how much its longest path is beyond its deadline, where it is."""
+    """Returns output -> by how much its longest path exceeds its deadline, for those that do."""
     found = {}
     for output in problem.outputs:
         end = finish.get(output.stream, 0.0) + arrivals[output.stream][output.sink]

@@ -1,8 +1,8 @@
-"""The nodes file: which nodes there are, how they are linked, where streams are born and where results are wanted.
+"""Parses a nodes file: the nodes, their links, where streams are born and where results are wanted.
 
-TOML; docs/reference/nodes-file.md describes it. Reading it collects all errors at once; each says where it is, what
-is wrong and what to write. Names of streams, queries and operators are checked against the app in `from_plan`.
-Invariant: what is returned is sound on its own.
+The file is TOML; docs/reference/nodes-file.md describes it. The parser collects all errors; each says where it is, what
+is wrong and what to write. `from_plan` checks the names of streams, queries and operators against the app. Invariant:
+the result is sound on its own.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ EXAMPLE = '[nodes.car]\nspeed = 1.0\n\n[streams.readings]\nborn = "car"\n\n[resu
 
 
 def parse_nodes(text: str, file: str = "nodes.toml") -> NodesFile:
+    """Parses the text of a nodes file. Raises NodesFileError with all errors."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -161,7 +162,7 @@ class _Parser:
                 f'{v.where}: write between = ["a", "b"] for both ways, or from = "a" and to = "b" for one'
             )
             return []
-        known = [self._is_node(n, v.where) for n in ends]  # say both
+        known = [self._is_node(n, v.where) for n in ends]  # both names are checked, so that both errors are reported
         if not all(known):
             return []
         return [ends, (ends[1], ends[0])][:ways]

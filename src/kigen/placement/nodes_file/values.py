@@ -1,4 +1,4 @@
-"""Values of a nodes file: durations, bandwidths, addresses and names, each with an error that says what to write."""
+"""Reads values of a nodes file: durations, bandwidths, addresses and names. Each error says what to write."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ _BYTES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 
 @dataclass(frozen=True)
 class Section:
+    """A named table of the file."""
+
     name: str
     table: dict[str, Any]
 
 
 class Values:
-    """One table of the file; what is wrong with it goes to `errors`."""
+    """One table of the file. Collects what is wrong with it in `errors`."""
 
     def __init__(self, section: Section, errors: list[str]) -> None:
         self.values, self.errors = section.table, errors
@@ -30,6 +32,7 @@ class Values:
         self.errors.append(f"{self.where} {key} = {value!r}: {write}".strip())
 
     def only(self, known: Sequence[str]) -> None:
+        """Reports unknown keys."""
         for key in self.values:
             if key not in known:
                 self.errors.append(f"{self.where} {key}: not known here; {suggest(key, known, 'there is')}".strip())
@@ -103,12 +106,12 @@ class Values:
         return default if found is None else found[0] * _TIME_US[found[1]]
 
     def percent(self, key: str) -> float | None:
-        """A share, of 1."""
+        """Returns a share between 0 and 1."""
         found = self._with_unit(key, "%", "write it as '30 %'")
         return None if found is None else found[0] / 100
 
     def _with_unit(self, key: str, units: str, write: str) -> tuple[float, str] | None:
-        """A number and its unit; None if nothing is given, or something else (said then)."""
+        """Returns a number and its unit, or None if there is no value or a wrong one, which is reported."""
         value = self.values.get(key)
         if value is None:
             return None
@@ -119,7 +122,7 @@ class Values:
         return float(found[1]), found[2]
 
     def bandwidth(self, key: str) -> float | None:
-        """Bytes a second."""
+        """Returns bytes per second."""
         value = self.values.get(key)
         if value is None:
             return None
@@ -141,7 +144,7 @@ class Values:
 
 
 def suggest(name: str, known: Iterable[str], what: str) -> str:
-    """The known name that is likely meant, or all there are."""
+    """Returns the most similar known name, or all known names."""
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {near[0]}?" if near else f"{what} {', '.join(names) or 'none'}"

@@ -1,1 +1,1 @@
-"""Solves a placement problem: exact model, fixed-split model, heuristic, baseline."""
+"""Solves placement problems: the paper's model, the fixed-split model, a heuristic, and the SQPR baseline."""

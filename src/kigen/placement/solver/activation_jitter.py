@@ -1,10 +1,10 @@
-"""How much closer together a task's activations may come than its period: because the tasks before it answer now early,
-now late.
+"""Jitter of activations: how much closer together they may come than the period, because earlier tasks respond
+unevenly.
 
-No task answers later than its node's longest busy time, nor (while all deadlines hold) than its sub-deadline. Busy
-times depend on jitter and jitter on busy times, over all nodes: the least fixed point is reached from below, so it is a
-bound for every schedule that never idles while there is work. Cost: some rounds over the tasks; a node too full to ever
-be idle leaves the sub-deadlines as bounds.
+No task responds later than its node's longest busy time, nor (while all deadlines hold) than its sub-deadline. Busy
+times depend on jitter and jitter on busy times, over all nodes. The least fixed point is approached from below, so it
+is a bound for every schedule that never idles while there is work. Cost: some rounds over the tasks. For a node that is
+never idle, the sub-deadlines are the bounds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CLOSE = 1e-6
 def jitters(
     problem: Problem, tasks: tuple[PlacedTask, ...], arrivals: Arrivals, nodes: Mapping[str, str]
 ) -> dict[str, float]:
-    """Task -> the latest arrival of its input less the earliest."""
+    """Returns task -> the latest arrival of its input minus the earliest."""
     order = {o: i for i, o in enumerate(problem.order)}
     tasks = tuple(sorted(tasks, key=lambda t: order[t.operators[0]]))
     answer = dict.fromkeys((t.name for t in tasks), 0.0)
@@ -58,7 +58,7 @@ def _spread(
 
 
 def _busy(tasks: tuple[PlacedTask, ...], jitter: Mapping[str, float]) -> dict[str, float]:
-    """Node -> the longest time it can be busy without a break."""
+    """Returns node -> the longest time it can be busy without a break."""
     by_node: dict[str, list[PlacedTask]] = defaultdict(list)
     for task in tasks:
         by_node[task.node].append(task)

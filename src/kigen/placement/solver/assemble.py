@@ -1,9 +1,9 @@
-"""From nodes, routes and sub-deadlines to a `Placement`: tasks, loads, and whether it holds.
+"""Assembles a `Placement` from nodes, routes and sub-deadlines: tasks, loads, and whether it holds.
 
-`holds` is decided by the tasks as they will run: each sporadic with its period, its activations as early or late as the
-tasks and links before it allow (jitter), one tuple of a later deadline running already (blocking). It is sound: no
-arrival pattern within the given periods makes such a placement miss. Where nothing is periodic (the paper's example) it
-is formula (6) along local paths. Cost: one demand test a node.
+`holds` is decided by the tasks as they will run: each one sporadic with its period, its activations as early or late as
+earlier tasks and links allow (jitter), and one tuple of a later deadline already running (blocking). The test is sound:
+no arrival pattern within the given periods makes such a placement miss. If nothing is periodic (the paper's example),
+it is formula (6) along local paths. Cost: one demand test per node.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def assemble(
     method: str,
     notes: tuple[str, ...] = (),
 ) -> Placement:
+    """Returns the placement with all its figures."""
     operator_us = least(shares)
     arrivals = arrival_us(problem, nodes, routes)
     tasks = extract_tasks(problem, nodes, operator_us, arrivals)
@@ -75,7 +76,9 @@ def assemble(
 
 
 def spread(problem: Problem, shares: Shares) -> float:
-    """The paper's objective (2): how far normalised laxity ratios lie from those of an even split, summed."""
+    """Returns the paper's objective (2): the sum of distances of normalised laxity ratios from those of an even
+    split.
+    """
     even = by_work(problem)
     return sum(abs(even[k] - shares[k]) / problem.work_us[k[1]] for k in shares if problem.work_us[k[1]] > 0)
 
@@ -88,6 +91,7 @@ def _node_load(node: str, tasks: tuple[PlacedTask, ...], jitter: Mapping[str, fl
 
 
 def link_loads(problem: Problem, routes: Mapping[str, Route]) -> tuple[LinkLoad, ...]:
+    """Returns the load of every link that carries a stream."""
     streams: dict[tuple[str, str], list[str]] = defaultdict(list)
     for stream, links in routes.items():
         for link in links:

@@ -1,8 +1,8 @@
-"""SQPR, the allocation the paper compares with: least traffic and balanced load, deadlines not looked at.
+"""SQPR, the allocation that the paper compares with: least traffic and balanced load, ignoring deadlines.
 
-Kalyvianaki et al., ICDE 2011, in what the paper uses of it: a weighted sum of the traffic (as a share of all streams'
-bytes) and the load of the fullest node (as a share of all work). Of sub-deadlines it knows nothing: `solve` lends it
-those of the other allocation.
+Kalyvianaki et al., ICDE 2011, as far as the paper uses it: a weighted sum of the traffic (as a share of all streams'
+bytes) and the load of the fullest node (as a share of all work). It has no sub-deadlines: `solve` gives it those of the
+other allocation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NO_DEADLINE = 1e15
 
 
 def sqpr(problem: Problem, network: Network, time_limit_s: float, balance: float = 1.0) -> dict[str, str]:
-    """Operator -> node. `balance` weighs the fullest node against the traffic."""
+    """Returns operator -> node. `balance` weighs the fullest node against the traffic."""
     demand = NodeDemand(problem, dict.fromkeys(problem.operator, _NO_DEADLINE))
     model = FixedModel(problem, network, demand, dict.fromkeys(problem.node, 0.0))
     if not model.free:

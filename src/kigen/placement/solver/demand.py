@@ -1,9 +1,9 @@
-"""Whether a node can do its work in time by EDF: the work due within any span of time must fit into it.
+"""Demand test: whether a node can do its work in time by EDF. The work due within any span of time must fit into it.
 
-Operators that follow each other are not pending together (the trap in the paper's formula 6): a `Timeline` places them
-one after the other, by their sub-deadlines, from the moment the first has its input. What a timeline can demand within
-a span t is the largest sum over windows of length t. Timelines of different sources may begin at any time, so their
-demands add.
+Operators that follow each other are not pending together (the trap in the paper's formula 6). A timeline places them
+one after the other, by their sub-deadlines, from the moment the first has its input (`node_demand`). The demand of a
+timeline within a span t is the largest sum over windows of length t. Timelines of different sources may begin at any
+time, so their demands add up.
 
 Invariant: `Curve.at(t)` is never below the true demand within t. Cost: the square of a timeline's operators on the
 node.
@@ -19,15 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-_LONGEST = 6  # periods a timeline may last before activations are taken together
-_POINTS = 4000  # spans looked at, at most
+_LONGEST = 6  # periods that a timeline may last before activations are merged
+_POINTS = 4000  # spans tested at most
 _ROUNDING = 1e-9
-_LEAST_ROOM = 1e-3  # of a node's time: with less left over, spans would have to be looked at without end
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Demand as steps: at `times` it rises to `work`, exactly so up to `until_us`; then each period adds `total`."""
+    """Demand as steps: at `times` it rises to `work`, exactly so up to `until_us`. After that, each period adds
+    `total`.
+    """
 
     times: Floats
     work: Floats
@@ -36,6 +37,7 @@ class Curve:
     until_us: float = np.inf
 
     def at(self, t: Floats) -> Floats:
+        """Returns the demand within each span."""
         if self.period_us is None:
             back, shifted = np.zeros_like(t), t
         else:
@@ -47,20 +49,21 @@ class Curve:
 
     @cached_property
     def rate(self) -> float:
-        """Work a microsecond in the long run."""
+        """Work per microsecond in the long run."""
         return 0.0 if self.period_us is None else self.total / self.period_us
 
     @cached_property
     def density(self) -> float:
-        """The largest demand over span: demands whose densities sum to 1 at most always fit."""
+        """The largest ratio of demand to span. Demands whose densities sum to at most 1 always fit."""
         return float(max((self.work / np.maximum(self.times, 1e-9)).max(initial=0.0), self.rate))
 
     @cached_property
     def burst(self) -> float:
-        """Demand is never above rate * t + burst."""
+        """The demand is never above rate * t + burst."""
         return float(np.maximum(0.0, self.work - self.rate * self.times).max(initial=0.0))
 
     def steps_until(self, end_us: float) -> Floats:
+        """Returns the spans up to `end_us` at which the demand rises."""
         if self.period_us is None or end_us <= self.until_us:
             return self.times[self.times <= end_us]
         last = self.times[self.times > self.until_us - self.period_us * (1 + _ROUNDING)]
@@ -69,7 +72,10 @@ class Curve:
 
 
 def together(length_us: float, period_us: float) -> float:
-    """How many activations of a timeline of that length are taken as one: k at once demand no less than one by one."""
+    """Returns how many activations of a timeline of that length are merged into one.
+
+    k activations at once demand at least as much as one by one.
+    """
     return float(max(1.0, np.ceil(length_us / (_LONGEST * period_us))))
 
 
@@ -80,7 +86,7 @@ def curve(
     period_us: float | None,
     at_once: float | None = None,
 ) -> Curve:
-    """Of work items of one timeline: released at `start`, due at `end`, again each period."""
+    """Returns the demand of the work items of one timeline: released at `start`, due at `end`, repeated each period."""
     a, b, c = (np.asarray(v, float) for v in (start, end, work))
     longest = float(b.max() - a.min())
     if period_us is None:
@@ -95,7 +101,7 @@ def curve(
 
 
 def _steps(begins: Floats, a: Floats, b: Floats, c: Floats, until: float) -> tuple[Floats, Floats]:
-    """The largest sum over the windows that open at `begins`, for every span at which it rises."""
+    """Returns, for every span at which it rises, the largest sum over the windows that open at `begins`."""
     inside = a[None, :] >= begins[:, None] - _ROUNDING * np.abs(begins[:, None])
     span = b[None, :] - begins[:, None]
     times = np.unique(span[inside])
@@ -109,7 +115,9 @@ def _steps(begins: Floats, a: Floats, b: Floats, c: Floats, until: float) -> tup
 
 
 def sporadic(sub_deadline_us: float, work_us: float, period_us: float | None, jitter_us: float = 0.0) -> Curve:
-    """Of a task on its own, whose activations may come up to `jitter_us` closer together than the period."""
+    """Returns the demand of a single task whose activations may come up to `jitter_us` closer together than the
+    period.
+    """
     if period_us is None:
         return Curve(np.array([sub_deadline_us]), np.array([work_us]), None, work_us)
     many = together(sub_deadline_us + jitter_us, period_us)
@@ -123,8 +131,11 @@ def sporadic(sub_deadline_us: float, work_us: float, period_us: float | None, ji
 
 @dataclass(frozen=True)
 class Fit:
-    """`demand`: the largest demand over span, `span_us` where it is: at most 1, and all sub-deadlines hold. `rate`: the
-    share of time with work in the long run."""
+    """Result of the demand test.
+
+    `demand`: the largest ratio of demand to span; if it is at most 1, all sub-deadlines hold. `span_us`: where it
+    occurs. `rate`: the share of time with work in the long run.
+    """
 
     demand: float
     span_us: float
@@ -132,8 +143,11 @@ class Fit:
 
 
 def fit(curves: Iterable[Curve], speed: float, blocking: Sequence[tuple[float, float]] = ()) -> Fit:
-    """`blocking`: (sub-deadline, time of one tuple) of every task: a tuple of a later deadline that runs is not
-    stopped."""
+    """Tests the demand of all curves on one node.
+
+    `blocking`: (sub-deadline, time of one tuple) of every task, since a running tuple of a later deadline is not
+    stopped.
+    """
     curves = [c for c in curves if len(c.times)]
     if not curves:
         return Fit(0.0, 0.0, 0.0)
@@ -157,15 +171,17 @@ def fit(curves: Iterable[Curve], speed: float, blocking: Sequence[tuple[float, f
 
 
 def within(curves: Sequence[Curve], speed: float, limit: float) -> bool:
-    """Whether demand never exceeds `limit` of the time."""
+    """Returns whether the demand never exceeds `limit` of the time."""
     return broken_span(curves, speed, limit) is None
 
 
 def broken_span(curves: Sequence[Curve], speed: float, limit: float) -> float | None:
-    """The span at which demand exceeds `limit` of it most; infinite where that never ends. Beyond burst / (limit -
-    rate) it cannot, so spans up to there count."""
+    """Returns the span at which the demand exceeds `limit` most, infinity if that never ends, or None.
+
+    The demand cannot exceed it beyond burst / (limit - rate), so only spans up to there are tested.
+    """
     room = limit * speed - sum(c.rate for c in curves)
-    if room <= _ROUNDING * speed:  # full up to rounding: spans without end would have to be looked at
+    if room <= _ROUNDING * speed:  # full up to rounding: infinitely many spans would have to be tested
         return np.inf
     end = sum(c.burst for c in curves) / room
     times = np.unique(np.concatenate([c.steps_until(end) for c in curves]))
@@ -177,7 +193,7 @@ def broken_span(curves: Sequence[Curve], speed: float, limit: float) -> float | 
 
 
 def _blocked(blocking: Sequence[tuple[float, float]], times: Floats) -> Floats:
-    """For every span, the longest tuple of a task whose sub-deadline is beyond it."""
+    """Returns, for every span, the longest tuple of a task whose sub-deadline is beyond it."""
     late = np.array(sorted(blocking))
     longest = np.concatenate((np.maximum.accumulate(late[::-1, 1])[::-1], [0.0]))
     held: Floats = longest[np.searchsorted(late[:, 0], times * (1 + _ROUNDING), side="right")]

@@ -19,9 +19,13 @@ _KEEP = 1e-6  # a goal that was reached may get worse by this much for the next 
 
 
 class ExactModel(ExactRows):
+    """The paper's model."""
+
     def solve(self, left_s: Callable[[], float], start: Floats | None = None) -> tuple[MipSolution, bool]:
-        """The goals one after the other, each held while the next is sought; the last answer that has values, and
-        whether all were proven. `left_s` says how many seconds are left."""
+        """Solves the goals one after the other; each one is held while the next is sought.
+
+        `left_s` says how many seconds are left. Returns the last answer with values, and whether all goals were proven.
+        """
         goals: list[dict[int, float]] = [dict.fromkeys(self.over.values(), 1.0)] if self.stretch else []
         goals.append(self.spread)
         goals.append({self.least_slack: -1.0})
@@ -41,13 +45,15 @@ class ExactModel(ExactRows):
         return best, proven
 
     def nodes(self, values: Floats) -> dict[str, str]:
+        """Returns operator -> node."""
         return {o: n for (n, o), column in self.z.items() if values[column] > 0.5}
 
     def shares(self, values: Floats) -> Shares:
+        """Returns the sub-deadlines per (output, operator)."""
         return {key: float(values[column]) for key, column in self.d.items()}
 
     def routes(self, values: Floats, nodes: dict[str, str]) -> dict[str, Route]:
-        """The chosen links of each stream that lead anywhere, outwards."""
+        """Returns the chosen links of each stream that lead to a reader, outwards."""
         p, found = self.problem, dict[str, Route]()
         for s, stream in p.stream.items():
             maker = p.producer.get(s)
@@ -65,6 +71,7 @@ class ExactModel(ExactRows):
         return found
 
     def exceeded_us(self, values: Floats) -> dict[str, float]:
+        """Returns by how much each deadline is exceeded."""
         return {
             o: float(values[c])
             for o, c in self.over.items()

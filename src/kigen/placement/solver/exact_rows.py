@@ -1,10 +1,9 @@
-"""The paper's model to the letter, with its slips mended: placement, relays and sub-deadlines decided together.
+"""Constraints of the paper's model, with its slips corrected: placement, relays and sub-deadlines are decided together.
 
-Formula numbers are the paper's. (6) is read as in docs/decisions/007: the work on a node that is due by the end of the
-local path to an operator must fit into that path's sub-deadlines. Link delays count against the deadline in (5). Goals
-in order: least spread of laxity ratios (3); largest least slack in (6); largest sum of slacks; least traffic. Slacks
-are normalised by the operator's even split d'. Cost: pairs of operators that may meet on a node, times nodes, with
-big-M rows: for tens of operators, not hundreds.
+Formula numbers are the paper's. Formula (6) is read as in docs/decisions/007: the work on a node that is due by the end
+of the local path to an operator must fit into that path's sub-deadlines. Link delays count against the deadline in (5).
+Slacks are normalised by the operator's even split d'. Cost: pairs of operators that may meet on a node, times nodes,
+with big-M rows: for tens of operators, not hundreds.
 """
 
 from __future__ import annotations
@@ -15,14 +14,17 @@ from kigen.placement.problem import Problem
 from kigen.placement.solver.mip import Mip
 from kigen.placement.solver.split import by_work, least
 
-_TIE = 1e-5  # of a deadline: paths that end closer together than this are due together
+_TIE = 1e-5  # share of a deadline: paths that end closer together than this are due together
 _KEEP = 1e-6  # a goal that was reached may be given up by this much for the next
 
 
 @dataclass
 class ExactRows:
-    """`stretch`: deadlines may be exceeded, and by how much in total is the first goal: says which deadline cannot
-    hold."""
+    """Columns and rows of the model.
+
+    `stretch`: deadlines may be exceeded, and the first goal is to exceed them as little as possible. This shows which
+    deadline cannot hold.
+    """
 
     problem: Problem
     stretch: bool = False
@@ -34,7 +36,7 @@ class ExactRows:
         self.even_least = least(self.even)
         more = 20.0 if self.stretch else 1.0
         self.far = more * max(o.deadline_us for o in p.outputs)
-        # no path through an operator is longer than its tightest deadline: the big M of its rows
+        # Big M of an operator's rows: no path through it is longer than its tightest deadline.
         self.cap = {o: more * min(out.deadline_us for out in p.outputs if o in p.needed[out.name]) for o in p.operator}
         self.z = {(n, o): m.binary() for o in p.operator for n in p.allowed[o]}
         self.x = {(l, s): m.binary() for s in p.stream for l in p.link}
@@ -51,7 +53,7 @@ class ExactRows:
         self._demand()
 
     def _laxity(self) -> dict[int, float]:
-        """(3), (4) with h+ minus h-; and the least over outputs, for operators that several need."""
+        """Adds (3) and (4) with h+ minus h-, and the minimum over outputs for operators that several outputs need."""
         p, m, terms = self.problem, self.mip, dict[int, float]()
         for (output, o), even in self.even.items():
             work = max(p.work_us[o], 1e-9)
@@ -62,7 +64,9 @@ class ExactRows:
         return terms
 
     def _availability(self) -> None:
-        """(7)-(11), each operator placed once, each output at its sink, no more bytes on a link than it carries."""
+        """Adds (7)-(11): each operator placed once, each output at its sink, no more bytes on a link than it can
+        carry.
+        """
         p, m = self.problem, self.mip
         for o in p.operator:
             m.row({self.z[n, o]: 1.0 for n in p.allowed[o]}, 1.0, 1.0)
@@ -99,7 +103,7 @@ class ExactRows:
                 m.row(load, upper=node.speed)
 
     def _paths(self) -> None:
-        """(5): sub-deadlines and link delays along every path sum to the deadline at most."""
+        """Adds (5): sub-deadlines and link delays along every path sum to the deadline at most."""
         p, m = self.problem, self.mip
         slow = any(link.time_us(size) > 0 for link in p.links for size in p.size_bytes.values())
         way = self._way() if slow else {}
@@ -121,7 +125,7 @@ class ExactRows:
             m.row(terms, upper=output.deadline_us)
 
     def _way(self) -> dict[tuple[str, str], int]:
-        """(stream, reader) -> its time on links, for the nodes and links chosen."""
+        """Returns (stream, reader) -> its time on links, for the chosen nodes and links."""
         p, m, way = self.problem, self.mip, dict[tuple[str, str], int]()
         for s, size in p.size_bytes.items():
             far = sum(sorted((link.time_us(size) for link in p.links), reverse=True)[: len(p.nodes) - 1])
@@ -138,8 +142,10 @@ class ExactRows:
         return way
 
     def _demand(self) -> None:
-        """(6) over the local path, ordered by it. A pair of operators that may share a node has a binary: is the first
-        due by then?"""
+        """Adds (6) over the local path, ordered by it.
+
+        A pair of operators that may share a node has a binary: is the first one due by then?
+        """
         p, m = self.problem, self.mip
         path = {o: m.column(0, self.cap[o]) for o in p.operator}
         for o, op in p.operator.items():
@@ -149,7 +155,7 @@ class ExactRows:
                     m.row({path[o]: 1.0, self.d_least[o]: -1.0}, upper=0.0)
                     continue
                 far = self.cap[maker]
-                before = m.column(0, far)  # the maker's path, if it is here
+                before = m.column(0, far)  # path of the producer, if it is on the same node
                 m.row({path[o]: 1.0, self.d_least[o]: -1.0, before: -1.0}, upper=0.0)
                 m.row({before: 1.0, path[maker]: -1.0}, upper=0.0)
                 for n in p.allowed[o]:
@@ -169,9 +175,11 @@ class ExactRows:
             m.row({self.slack[o]: self.even_least[o], path[o]: -1.0}, upper=0.0)
 
     def _pairs(self, path: dict[str, int]) -> dict[str, dict[str, int]]:
-        """`counted[o]`: the operators whose work is due by the end of o's path, if they are on its node. Equal ends are
-        ordered by number (`_TIE`): were each pair free to choose, a circle of equals would count only half of itself
-        each."""
+        """Returns `counted[o]`: the operators whose work is due by the end of o's path, if they are on its node.
+
+        Equal ends are ordered by number (`_TIE`). If each pair could choose freely, in a cycle of equals each one would
+        count only half of the others.
+        """
         p, m = self.problem, self.mip
         counted: dict[str, dict[str, int]] = {o: {} for o in p.operator}
         names = list(p.order)
@@ -184,9 +192,8 @@ class ExactRows:
                 if self._always_before(first, second):
                     pairs = [(first, second, 1.0, None)]
                 else:
-                    earlier = m.column(
-                        float(self._twins(first, second)), 1, whole=True
-                    )  # 1: first is due no later than second
+                    # 1: `first` is due no later than `second`
+                    earlier = m.column(float(self._twins(first, second)), 1, whole=True)
                     tie = (j - i) * _TIE * min(self.cap[first], self.cap[second])
                     m.row(
                         {path[second]: 1.0, path[first]: -1.0, earlier: -self.cap[first]}, lower=-self.cap[first] - tie
@@ -204,7 +211,7 @@ class ExactRows:
         return counted
 
     def _twins(self, first: str, second: str) -> bool:
-        """Operators that could change places: one order of them is enough."""
+        """Returns whether two operators could be exchanged, so that one order of them is enough."""
         p = self.problem
         a, b = p.operator[first], p.operator[second]
         same = set(a.inputs) == set(b.inputs) and p.work_us[first] == p.work_us[second] and set(a.nodes) == set(b.nodes)
@@ -215,7 +222,7 @@ class ExactRows:
         return sorted((o.sink, o.deadline_us) for o in self.problem.outputs if o.stream == stream)
 
     def _always_before(self, first: str, second: str) -> bool:
-        """On one chain of pinned operators of one node the order is known."""
+        """Returns whether the order is known: both are on one chain of operators pinned to one node."""
         p, at = self.problem, second
         while at != first:
             before = p.before[at]

@@ -1,11 +1,12 @@
-"""The model for many operators: sub-deadlines fixed beforehand, traffic minimised, no big-M.
+"""Fixed-split model, for many operators: sub-deadlines are fixed beforehand, traffic is minimised, and there is no
+big-M.
 
-z(n, o): operator o runs on n. x(n, s): stream s is brought to n, at least z(n, reader) - z(n, maker): with sources,
-sinks and pinned operators as anchors this is the multiway-cut relaxation, whose bound is close. Streams go straight on
-a full mesh; else each link has its own x, which must be fed (a circle of links could still feed itself: the bound is
-lower then, never wrong). Demand rows are added where a solution breaks them (`cut`), for all nodes at once. Invariant:
-every row holds for every placement that passes `NodeDemand.fits`, so the bound is a bound. Cost: nodes times (operators
-+ readers) rows.
+z(n, o): operator o runs on n. x(n, s): stream s is brought to n, at least z(n, reader) - z(n, producer). With sources,
+sinks and pinned operators as anchors this is the multiway-cut relaxation, whose bound is close. On a full mesh streams
+go directly; otherwise each link has its own x, which must be fed (a cycle of links could still feed itself: the bound
+is then lower, never wrong). Demand rows are added where a solution violates them (`cut`), for all nodes at once.
+Invariant: every row holds for every placement that passes `NodeDemand.fits`, so the bound is a bound. Cost: nodes times
+(operators + readers) rows.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ _WHOLE = 1e-6
 
 @dataclass
 class FixedModel:
-    """`pinned`: operators that stay where they are; the model is about the others."""
+    """The model. `pinned`: operators that stay where they are; the model decides about the others."""
 
     problem: Problem
     network: Network
     demand: NodeDemand
-    floor: Mapping[str, float]  # of slack, for each node
+    floor: Mapping[str, float]  # least slack of each node
     pinned: Mapping[str, str] = field(default_factory=dict)
     mip: Mip = field(default_factory=Mip)
 
@@ -52,16 +53,18 @@ class FixedModel:
         self._rates()
 
     def _share(self, node: str, op: str) -> tuple[int | None, float]:
-        """z(node, op) as a column, or as the constant it is."""
+        """Returns z(node, op) as a column, or as its constant value."""
         if (node, op) in self.z:
             return self.z[node, op], 0.0
         return None, float(self.place[op] == (node,))
 
     def _made(self, node: str, stream: str) -> tuple[int | None, float]:
+        """Returns whether the stream is made on the node, as a column or a constant."""
         maker = self.problem.producer.get(stream)
         return (None, float(node in self.problem.stream[stream].born)) if maker is None else self._share(node, maker)
 
     def _carry(self, stream: str) -> None:
+        """Adds the rows that bring a stream to its readers."""
         p = self.problem
         readers = [("", o.sink) for o in p.outputs if o.stream == stream]
         readers += [(o, n) for o in p.consumers[stream] for n in self.place[o]]
@@ -85,6 +88,7 @@ class FixedModel:
             self._relays(stream)
 
     def _brought(self, node: str, stream: str) -> list[int]:
+        """Returns the columns that bring a stream to a node."""
         tails = [""] if self.network.is_mesh else self._into[node]
         found = []
         for tail in tails:
@@ -95,7 +99,7 @@ class FixedModel:
         return found
 
     def _relays(self, stream: str) -> None:
-        """A link carries what is made at its beginning or brought there."""
+        """Adds rows so that a link carries only what is made at its beginning or brought there."""
         for n in self.problem.node:
             self._brought(n, stream)
         for a, b in self.problem.link:
@@ -106,7 +110,7 @@ class FixedModel:
             self.mip.row(terms, upper=have)
 
     def _rates(self) -> None:
-        """CPU and bandwidth in the long run."""
+        """Adds the long-run limits of CPU and bandwidth."""
         p = self.problem
         rates = {o: p.work_us[o] / t for o in p.operator if (t := p.period_us[p.operator[o].output]) is not None}
         self._capacity(rates, 1.0)
@@ -125,7 +129,7 @@ class FixedModel:
                     self.mip.row(load, upper=link.bytes_per_s)
 
     def _capacity(self, work: Mapping[str, float], span: float) -> None:
-        """Of `work` no node may hold more than fits into `span`."""
+        """Adds rows so that no node holds more of `work` than fits into `span`."""
         for n, node in self.problem.node.items():
             room = (1 - self.floor[n]) * node.speed * span
             terms: dict[int, float] = {}
@@ -134,22 +138,19 @@ class FixedModel:
                 if column is not None:
                     terms[column] = amount
                 room -= there * amount
-            if room < -1e-6 * span:  # pinned operators alone are too much: nothing is feasible
+            if room < -1e-6 * span:  # the pinned operators alone exceed it: nothing is feasible
                 self.mip.row(terms, upper=room)
             elif sum(terms.values()) > room:
                 self.mip.row(terms, upper=max(0.0, room))
 
-    # --- demand
-    # ----------------------------------------------------------------------------------------------------------
-
     def cut(self, operators: Iterable[str], node: str) -> bool:
-        """If `operators` do not fit on the node, add the rows that say so, for all nodes; whether they did not."""
+        """Adds rows for all nodes if `operators` do not fit on the node. Returns whether it added any."""
         here, speed = set(operators), self.problem.node[node].speed
         if self.demand.fits(here, speed, self.floor[node]):
             return False
         span = broken_span(self.demand.curves(here), speed, 1 - self.floor[node])
         if span is None or np.isinf(span):
-            return False  # the rows of rates say it already
+            return False  # the rows of `_rates` already exclude it
         work: dict[str, float] = {}
         for windows in self._windows(span).values():
             work |= _worst(windows, here)
@@ -157,7 +158,7 @@ class FixedModel:
         return True
 
     def _windows(self, span: float) -> dict[str, list[dict[str, float]]]:
-        """Timeline -> operator -> work, for each window of that length that holds any."""
+        """Returns timeline -> operator -> work, for each window of that length with any work."""
         found = {}
         for line, ops in self.demand.members.items():
             begins = sorted({self.demand.lines.start[o] for o in ops})
@@ -166,11 +167,8 @@ class FixedModel:
                 found[line] = kept
         return found
 
-    # --- solving
-    # ---------------------------------------------------------------------------------------------------------
-
     def start(self, nodes: Mapping[str, str]) -> Floats:
-        """A placement as values of the columns (of a mesh; elsewhere the links are left to the solver)."""
+        """Returns a placement as values of the columns (for a mesh; otherwise the solver chooses the links)."""
         values = np.zeros(len(self.mip.cost))
         for (n, o), column in self.z.items():
             values[column] = float(nodes[o] == n)
@@ -184,6 +182,7 @@ class FixedModel:
         return values
 
     def nodes(self, values: Floats) -> dict[str, str]:
+        """Returns operator -> node."""
         chosen = {o: places[0] for o, places in self.place.items() if len(places) == 1}
         best: dict[str, float] = {}
         for (n, o), column in self.z.items():
@@ -194,6 +193,7 @@ class FixedModel:
     def solve(
         self, time_limit_s: float, start: Mapping[str, str] | None = None, gap: float = 0.0, relaxed: bool = False
     ) -> MipSolution:
+        """Solves the model. The objective and the bound include the constant traffic."""
         given = None if start is None else self.start(start)
         found = self.mip.solve(time_limit_s, given, gap, relaxed)
         return MipSolution(
@@ -202,5 +202,5 @@ class FixedModel:
 
 
 def _worst(windows: list[dict[str, float]], here: set[str]) -> dict[str, float]:
-    """The window with most work of those here; among equals, of all."""
+    """Returns the window with the most work of the given operators; among equals, with the most work in all."""
     return max(windows, key=lambda w: (sum(w.get(o, 0.0) for o in here), sum(w.values())))

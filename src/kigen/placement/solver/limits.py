@@ -1,6 +1,6 @@
-"""Why a placement cannot hold: bounds that no placement escapes, and the deadlines that would do.
+"""Explains why a placement cannot hold: bounds that no placement escapes, and deadlines that would suffice.
 
-Invariant: what `impossible` says is proven; what `needed` says is one way out, not the only one.
+Invariant: what `impossible` reports is proven; what `needed` reports is one way out, not the only one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kigen.placement.problem import Problem
 
 
 def check_reachable(problem: Problem, network: Network) -> list[str]:
-    """Streams that cannot get from where they are made to where they are wanted, whatever is chosen."""
+    """Returns an error for each stream that cannot get from its origin to where it is wanted, whatever is chosen."""
     wrong, can = [], dict[str, set[str]]()  # stream -> nodes it can be at
     for s in (
         *(s for s in problem.stream if s not in problem.producer),
@@ -29,21 +29,23 @@ def check_reachable(problem: Problem, network: Network) -> list[str]:
                 where = ", ".join(problem.allowed[maker])
                 lost = [i for i in inputs if not can[i] & set(problem.allowed[maker])] or list(inputs)
                 wrong.append(
-                    f"operator {maker} may run on {where}, but stream {lost[0]} has no way there: add a link, or let "
-                    "it run elsewhere"
+                    f"operator {maker} may run on {where}, but stream {lost[0]} has no route to it: add a link, or let "
+                    "the operator run elsewhere"
                 )
-                at = set(problem.node)  # say each cause once
+                at = set(problem.node)  # report each cause once
         can[s] = {n for a in at for n in network.reach(a)}
     for output in problem.outputs:
         if output.sink not in can[output.stream]:
             wrong.append(
-                f"results of {output.name} have no way to node {output.sink}: add a link to it, or want them elsewhere"
+                f"results of {output.name} have no route to node {output.sink}: add a link, or choose another node"
             )
     return wrong
 
 
 def impossible(problem: Problem, network: Network) -> list[str]:
-    """Deadlines shorter than the work and the links on the fastest nodes; more work than all nodes can do."""
+    """Returns deadlines that are shorter than the work and links on the fastest nodes, and whether all nodes have too
+    little CPU.
+    """
     wrong = []
     for output in problem.outputs:
         least_us = _least_time(problem, network, output.stream, output.sink)
@@ -68,6 +70,7 @@ def impossible(problem: Problem, network: Network) -> list[str]:
 
 
 def _least_time(problem: Problem, network: Network, stream: str, sink: str) -> float:
+    """Returns the least time from birth to the sink, over all choices of nodes."""
     at: dict[str, dict[str, float]] = {
         s: dict.fromkeys(problem.stream[s].born, 0.0) for s in problem.stream if s not in problem.producer
     }
@@ -85,6 +88,7 @@ def _reach(network: Network, at: dict[str, float], node: str) -> float:
 
 
 def stretched(problem: Problem, factor: float, only: set[str] | None = None) -> Problem:
+    """Returns the problem with longer deadlines."""
     outputs = (
         replace(o, deadline_us=o.deadline_us * (factor if only is None or o.name in only else 1.0))
         for o in problem.outputs
@@ -93,17 +97,20 @@ def stretched(problem: Problem, factor: float, only: set[str] | None = None) -> 
 
 
 def needed(problem: Problem, holds: Callable[[Problem], bool], left_s: Callable[[], float]) -> list[str]:
-    """The least common factor on all deadlines for which `holds` is true; then outputs get their own deadline back
-    where that changes nothing. Coarser when time is short."""
+    """Returns deadlines for which `holds` is true.
+
+    Finds the least common factor on all deadlines, then restores the deadlines of outputs where that changes nothing.
+    The search is coarser when time is short.
+    """
     low, high = 1.0, 2.0
     while high < 1e3:
         if left_s() <= 0:
-            return ["which deadlines would do was not looked for: the time limit is over; give it more"]
+            return ["deadlines that would suffice were not sought: the time limit is over; allow more time"]
         if holds(stretched(problem, high)):
             break
         low, high = high, high * 2
     if high >= 1e3:
-        return ["no deadlines, however long, make it hold: a node or a link has more to do than it can"]
+        return ["no deadlines, however long, suffice: a node or a link is overloaded"]
     while high / low > 1.02 and left_s() > 0:
         middle = (low * high) ** 0.5
         low, high = (low, middle) if holds(stretched(problem, middle)) else (middle, high)

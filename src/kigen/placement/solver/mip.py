@@ -1,6 +1,6 @@
-"""A mixed-integer program as lists of columns and rows, handed to HiGHS in one piece.
+"""A mixed-integer program as lists of columns and rows, passed to HiGHS in one piece.
 
-Invariant: rows may be added after a solve, and the next solve starts from the given solution; nothing of HiGHS leaves
+Invariant: rows may be added after a solve, and the next solve starts from the given solution. Nothing of HiGHS leaves
 this file. Cost: linear in non-zeros; one thread.
 """
 
@@ -23,7 +23,9 @@ class SolverMissing(ImportError):
 
 @dataclass(frozen=True)
 class MipSolution:
-    """`status`: optimal, infeasible, or limit (time ran out); `values` None if no feasible point was found."""
+    """Answer of the solver. `status`: optimal, infeasible, or limit (time ran out). `values` is None without a feasible
+    point.
+    """
 
     status: str
     values: Floats | None
@@ -34,6 +36,8 @@ class MipSolution:
 
 @dataclass
 class Mip:
+    """Columns and rows of one program."""
+
     lower: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
     cost: list[float] = field(default_factory=list)
@@ -45,6 +49,7 @@ class Mip:
     value: list[float] = field(default_factory=list)
 
     def column(self, lower: float = 0.0, upper: float = np.inf, cost: float = 0.0, whole: bool = False) -> int:
+        """Adds a variable and returns its index. `whole`: only whole numbers."""
         self.lower.append(lower)
         self.upper.append(upper)
         self.cost.append(cost)
@@ -52,9 +57,11 @@ class Mip:
         return len(self.cost) - 1
 
     def binary(self, cost: float = 0.0) -> int:
+        """Adds a variable that is 0 or 1."""
         return self.column(0.0, 1.0, cost, True)
 
     def row(self, terms: Terms, lower: float = -np.inf, upper: float = np.inf) -> None:
+        """Adds a constraint."""
         self.index += terms.keys()
         self.value += terms.values()
         self.starts.append(len(self.index))
@@ -62,6 +69,7 @@ class Mip:
         self.row_upper.append(upper)
 
     def minimise(self, terms: Terms) -> None:
+        """Sets the objective."""
         self.cost = [0.0] * len(self.cost)
         for column, cost in terms.items():
             self.cost[column] = cost
@@ -73,7 +81,9 @@ class Mip:
         gap: float = 0.0,
         relaxed: bool = False,
     ) -> MipSolution:
-        """`start`: a solution to begin with, feasible or nearly so. `relaxed`: without whole numbers."""
+        """Solves the program. `start`: a solution to begin with, at least nearly feasible. `relaxed`: ignores whole
+        numbers.
+        """
         highspy = _highspy()
         solver = _solver(max(0.1, time_limit_s), gap)
         solver.passModel(self._model(relaxed))

@@ -1,9 +1,9 @@
-"""The fixed-split model solved within a time: heuristic first, then the whole model if it is small enough, else its
-relaxation for the bound; then one neighbourhood after the other, each a small model in which all other operators stay
-where they are.
+"""Solves the fixed-split model within a time limit.
 
-Invariant: there is always a placement, it only gets better, and the bound holds for every placement that the demand
-test admits. Cost: as much time as is given, unless the bound is reached before.
+It runs the heuristic first, then the whole model if it is small enough, else its relaxation for the bound. Then it
+solves one neighbourhood after the other: small models in which all other operators stay where they are. Invariant:
+there is always a placement, it only improves, and the bound holds for every placement that the demand test admits.
+Cost: the given time, unless the bound is reached earlier.
 """
 
 from __future__ import annotations
@@ -18,28 +18,31 @@ from kigen.placement.solver.mip import MipSolution
 from kigen.placement.solver.node_demand import NodeDemand
 from kigen.placement.solver.search import Search
 
-_WHOLE_COLUMNS = 12_000  # placement columns up to which the whole model is given to the solver
-_AT_ONCE = 1_500  # of a neighbourhood; twice as many each time that `_VAIN` of them gave nothing
+_WHOLE_COLUMNS = 12_000  # largest number of placement columns for which the whole model is solved
+_AT_ONCE = 1_500  # columns per neighbourhood; doubles after `_VAIN` neighbourhoods without a gain
 _VAIN = 20
-_EACH_S = 6.0  # for a neighbourhood of the first size
-_ROUNDS = 20  # of cuts
+_EACH_S = 6.0  # time for a neighbourhood of the first size
+_ROUNDS = 20  # rounds of cuts
 
 Left = Callable[[], float]
 
 
 @dataclass(frozen=True)
 class TrafficSolution:
+    """A placement with little traffic, and a bound on the traffic."""
+
     nodes: dict[str, str]
     traffic: float
     bound: float
     fits: bool
     heuristic_traffic: float
-    spent_s: float = 0.0  # by the caller's clock
+    spent_s: float = 0.0  # on the caller's clock
 
 
 def minimise_traffic(
     network: Network, demand: NodeDemand, floor: float, left_s: Left, gap: float = 1e-4, seed: int = 0
 ) -> TrafficSolution:
+    """Finds a placement with little traffic that leaves `floor` of every span free."""
     given_s = left_s()
     found = _minimise(network, demand, floor, left_s, gap, seed)
     return replace(found, spent_s=given_s - left_s())
@@ -65,7 +68,7 @@ def _minimise(
 
 
 def _part(left_s: Left, share: float) -> Left:
-    """The first `share` of the time that is left now."""
+    """Returns the time left of the first `share` of the time that is left now."""
     rest = left_s() * (1 - share)
     return lambda: left_s() - rest
 
@@ -73,7 +76,7 @@ def _part(left_s: Left, share: float) -> Left:
 def _accept(
     search: Search, nodes: Mapping[str, str], best: TrafficSolution, bound: float, left_s: Left
 ) -> TrafficSolution:
-    """Take it if it fits and is better; polish it by moves."""
+    """Improves a candidate by moves, and takes it if it fits and is better."""
     search.take(nodes)
     bound = max(bound, best.bound)
     fits = search.fits()
@@ -91,7 +94,7 @@ def _closed(best: TrafficSolution, gap: float) -> bool:
 
 
 def _spans(model: FixedModel, search: Search, best: TrafficSolution, left_s: Left) -> TrafficSolution:
-    """The spans of time that matter, found on rounded relaxations, which are cheap; each relaxation also bounds."""
+    """Finds the time spans that matter on rounded relaxations, which are cheap. Each relaxation also gives a bound."""
     for _ in range(_ROUNDS):
         if left_s() <= 0:
             break
@@ -107,6 +110,7 @@ def _spans(model: FixedModel, search: Search, best: TrafficSolution, left_s: Lef
 
 
 def _whole(model: FixedModel, search: Search, best: TrafficSolution, left_s: Left, gap: float) -> TrafficSolution:
+    """Solves the whole model, with cuts, until it fits or the gap is closed."""
     while left_s() > 0:
         answer = model.solve(left_s(), best.nodes if best.fits and model.network.is_mesh else None, gap)
         bound = max(0.0, answer.bound) if answer.status != "infeasible" else best.bound
@@ -130,7 +134,7 @@ def _cut(model: FixedModel, nodes: Mapping[str, str]) -> int:
 def neighbourhoods(
     search: Search, best: TrafficSolution, left_s: Left, gap: float, rng: random.Random
 ) -> TrafficSolution:
-    """`best` made better, under the search's demand test and its floors of slack."""
+    """Improves `best` under the search's demand test and least slacks."""
     network, demand = search.network, search.demand
     problem = network.problem
     free = [o for o in problem.order if len(problem.allowed[o]) > 1]
@@ -169,7 +173,9 @@ def _settle(
 
 
 def _chosen(search: Search, nodes: Mapping[str, str], free: list[str], many: int, rng: random.Random) -> set[str]:
-    """Operators around a random one: along the plan mostly, with some from the same nodes, which compete for room."""
+    """Returns operators around a random one: mostly along the plan, some from the same nodes, which compete for
+    room.
+    """
     problem, open_to_move = search.problem, set(free)
     waiting, chosen, seen = [rng.choice(free)], set[str](), set[str]()
     while len(chosen) < min(many, len(free)):

@@ -25,8 +25,9 @@ class Timelines:
 
 
 def timelines(problem: Problem, operator_us: Mapping[str, float]) -> Timelines:
-    """Operators fed by one source share its timeline; where timelines meet, a new one begins (nobody knows how they
-    lie)."""
+    """Places operators on timelines. Where timelines meet, a new one begins, since their relative position is
+    unknown.
+    """
     key: dict[str, str] = {}
     start: dict[str, float] = {}
     end: dict[str, float] = {}
@@ -43,7 +44,9 @@ def timelines(problem: Problem, operator_us: Mapping[str, float]) -> Timelines:
 
 
 def local_fit(problem: Problem, nodes: Mapping[str, str], operator_us: Mapping[str, float], node: str) -> Fit:
-    """Formula (6) for work that comes once: what is due by the end of an operator's local path fits into that path."""
+    """Tests formula (6) for work that comes once: the work due by the end of an operator's local path fits into that
+    path.
+    """
     path: dict[str, float] = {}
     for o in problem.order:
         if nodes[o] == node:
@@ -61,7 +64,7 @@ def local_fit(problem: Problem, nodes: Mapping[str, str], operator_us: Mapping[s
 
 
 class NodeDemand:
-    """The demand test of the fixed-split model: which operators together fit on a node."""
+    """Demand test of the fixed-split model: which operators fit together on a node."""
 
     def __init__(self, problem: Problem, operator_us: Mapping[str, float]) -> None:
         self.problem = problem
@@ -69,7 +72,7 @@ class NodeDemand:
         self.members: dict[str, list[str]] = {}
         for o in problem.operator:
             self.members.setdefault(self.lines.key[o], []).append(o)
-        self.period_us: dict[str, float | None] = {}  # of each timeline, of activations taken together
+        self.period_us: dict[str, float | None] = {}  # of each timeline, for merged activations
         self.at_once: dict[str, float] = {}
         for line, ops in self.members.items():
             periods = [p for o in ops if (p := problem.period_us[problem.operator[o].output]) is not None]
@@ -79,6 +82,7 @@ class NodeDemand:
         self._curves: dict[tuple[str, ...], Curve] = {}
 
     def curves(self, operators: Iterable[str]) -> list[Curve]:
+        """Returns the demand of these operators, one curve per timeline."""
         by_line: dict[str, list[str]] = {}
         for o in operators:
             by_line.setdefault(self.lines.key[o], []).append(o)
@@ -97,7 +101,7 @@ class NodeDemand:
         return self._curves[operators]
 
     def within(self, op: str, begin_us: float, span_us: float) -> float:
-        """Work of an operator that is released after `begin_us` and due within `span_us` of it."""
+        """Returns the work of an operator that is released after `begin_us` and due within `span_us` of it."""
         line = self.lines.key[op]
         start, end, period, tight = self.lines.start[op], self.lines.end[op], self.period_us[line], span_us * 1e-9
         work = self.problem.work_us[op] * self.at_once[line]
@@ -108,6 +112,7 @@ class NodeDemand:
         return float(max(0.0, last - first + 1) * work)
 
     def fits(self, operators: Iterable[str], speed: float, floor: float) -> bool:
+        """Returns whether the operators fit on a node of that speed, with a share of `floor` left free."""
         curves = self.curves(operators)
         if sum(c.density for c in curves) <= speed * (1 - floor):
             return True

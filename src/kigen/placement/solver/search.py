@@ -1,9 +1,8 @@
-"""The heuristic: place operators one after the other where they cost least traffic, then move them, alone or with their
-neighbours, as long as that saves traffic and the nodes still fit.
+"""Heuristic: places operators one by one where they cost the least traffic, then moves them, alone or with neighbours.
 
-Invariant: a move is made only if the target node passes the demand test afterwards; a node can only become lighter by a
-loss. Cost: a pass looks at each free operator's neighbouring nodes; the demand test runs only for moves that would
-save.
+A move must save traffic, and the nodes must still fit. Invariant: a move is made only if the target node passes the
+demand test afterwards; a loss only makes a node lighter. Cost: a pass visits the neighbouring nodes of each free
+operator, and the demand test runs only for moves that would save traffic.
 """
 
 from __future__ import annotations
@@ -20,9 +19,11 @@ _BETTER = 1e-9
 
 
 class Search:
+    """A placement that is being improved."""
+
     def __init__(self, network: Network, demand: NodeDemand, floor: float, seed: int = 0) -> None:
         self.network, self.problem, self.demand = network, network.problem, demand
-        self.floor = dict.fromkeys(self.problem.node, floor)  # of slack, for each node
+        self.floor = dict.fromkeys(self.problem.node, floor)  # least slack of each node
         self.rng = random.Random(seed)
         self.nodes: dict[str, str] = {}
         self.held: dict[str, set[str]] = {n: set() for n in self.problem.node}
@@ -32,10 +33,8 @@ class Search:
         self._after = {o: self.problem.consumers[op.output] for o, op in self.problem.operator.items()}
         self._pull = _pull(self.problem)
 
-    # --- state
-    # -----------------------------------------------------------------------------------------------------------
-
     def take(self, nodes: Mapping[str, str]) -> None:
+        """Takes over a placement."""
         self.nodes = dict(nodes)
         self.held = {n: set() for n in self.problem.node}
         for o, n in nodes.items():
@@ -48,13 +47,14 @@ class Search:
         return not self.overfull()
 
     def overfull(self) -> list[str]:
+        """Returns the nodes that fail the demand test."""
         return [n for n in self.problem.node if not self.node_fits(n, self.held[n])]
 
     def node_fits(self, node: str, operators: Iterable[str]) -> bool:
         return self.demand.fits(operators, self.problem.node[node].speed, self.floor[node])
 
     def _stream_cost(self, stream: str) -> float:
-        """Of what is placed so far."""
+        """Returns the traffic of a stream between the operators placed so far."""
         maker = self.problem.producer.get(stream)
         at = self.problem.stream[stream].born if maker is None else (self.nodes[maker],) if maker in self.nodes else ()
         wanted = {self.nodes[o] for o in self.problem.consumers[stream] if o in self.nodes}.union(self.sinks[stream])
@@ -68,13 +68,14 @@ class Search:
             return float("inf")
 
     def _around(self, operators: Iterable[str]) -> set[str]:
-        """The streams whose cost a move of these operators changes."""
+        """Returns the streams whose cost changes if these operators move."""
         found: set[str] = set()
         for o in operators:
             found.update(self.problem.operator[o].inputs, (self.problem.operator[o].output,))
         return found
 
     def _move(self, operators: Iterable[str], node: str) -> dict[str, str]:
+        """Moves operators to a node. Returns where they were."""
         before = {o: self.nodes[o] for o in operators}
         for o, old in before.items():
             self.held[old].discard(o)
@@ -88,11 +89,8 @@ class Search:
             self.held[old].add(o)
             self.nodes[o] = old
 
-    # --- greedy
-    # ----------------------------------------------------------------------------------------------------------
-
     def greedy(self) -> None:
-        """Pinned operators first; then each where its inputs are, its sinks are, or where there is room."""
+        """Places pinned operators first, then each operator near its inputs or sinks, or where there is room."""
         self.nodes, self.held = {}, {n: set() for n in self.problem.node}
         for o, places in self.problem.allowed.items():
             if len(places) == 1:
@@ -121,11 +119,8 @@ class Search:
             key=lambda n: fit(self.demand.curves(self.held[n] | {op}), self.problem.node[n].speed).demand,
         )
 
-    # --- local search
-    # ----------------------------------------------------------------------------------------------------
-
     def improve(self, left_s: Callable[[], float]) -> None:
-        """Until no move saves anything, or time is up. Overfull nodes give work away first."""
+        """Moves operators until no move saves anything or the time is over. Overfull nodes give work away first."""
         self._relieve(left_s)
         moved = True
         while moved and left_s() > 0:
@@ -139,7 +134,9 @@ class Search:
                     moved |= self._best_move(group)
 
     def _groups(self, op: str) -> list[tuple[str, ...]]:
-        """The operator alone; with what it feeds, what feeds it, and all it hangs together with, on its node."""
+        """Returns the operator alone, with what it feeds, with what feeds it, and with all it is connected to on its
+        node.
+        """
         found: list[tuple[str, ...]] = [(op,)]
         for reach in (self._after, self.problem.before, None):
             group, waiting = {op}, [op]
@@ -154,6 +151,7 @@ class Search:
         return list(dict.fromkeys(found))
 
     def _best_move(self, group: tuple[str, ...]) -> bool:
+        """Moves a group to the node that saves the most traffic. Returns whether it moved."""
         home, streams = self.nodes[group[0]], self._around(group)
         if any(self.nodes[o] != home for o in group):
             return False
@@ -172,6 +170,7 @@ class Search:
         return False
 
     def _neighbours(self, group: tuple[str, ...]) -> list[str]:
+        """Returns the allowed nodes that have a stream in common with the group."""
         found: set[str] = set()
         for s in self._around(group):
             found.update(self.sinks[s])
@@ -181,7 +180,7 @@ class Search:
         return sorted((found & allowed) - {self.nodes[group[0]]})
 
     def _relieve(self, left_s: Callable[[], float]) -> None:
-        """Overfull nodes give operators away: those first whose move costs least traffic for the work it takes off."""
+        """Moves operators away from overfull nodes, those first that cost the least traffic per work."""
         for node in self.overfull():
             while left_s() > 0 and not self.node_fits(node, self.held[node]):
                 options = []
@@ -206,7 +205,7 @@ class Search:
 
 
 def _pull(problem: Problem) -> dict[str, tuple[str, ...]]:
-    """Operator -> the sinks its work ends at."""
+    """Returns operator -> the sinks that need its results."""
     found: dict[str, set[str]] = {o: set() for o in problem.operator}
     for output in problem.outputs:
         for o in problem.needed[output.name]:

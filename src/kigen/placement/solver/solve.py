@@ -1,9 +1,9 @@
-"""`solve`: the placement of a problem within a time limit. An answer is always there; `holds` and `gap` say how good it
-is.
+"""Finds a placement within a time limit. There is always an answer; `holds` and `gap` say how good it is.
 
-Small problems (some tens of operators) get the paper's model; then, and for all others, the fixed-split model with its
-bound on traffic. A placement is believed only when the demand test of the tasks as they run passes; where it does not,
-slack is raised until it does. Cost: at most about the time limit. The clock is the caller's: this layer reads none.
+Small problems (some tens of operators) get the paper's model first. All others, and those without a proven answer, get
+the fixed-split model with its bound on traffic. A placement counts only if the demand test of the tasks as they run
+passes; otherwise slack is raised until it does. Cost: at most about the time limit. The clock is the caller's: this
+layer reads none.
 """
 
 from __future__ import annotations
@@ -27,19 +27,21 @@ from kigen.placement.solver.search import Search
 from kigen.placement.solver.split import Shares, by_level, by_work, least, reserve
 
 ALLOCATIONS = ("deadline", "sqpr")
-FLOOR = 0.1  # of every span of time left free by the fixed-split model
+FLOOR = 0.1  # share of every time span that the fixed-split model leaves free
 _FLOORS = (0.2, 0.35, 0.5, 0.7)
 _REPAIRS = 20
 _MORE_SLACK = 0.05
 _POLISHES = 4
 _REPAIRED = ", repaired"
-_EXACT_PAIRS = 100  # up to so many pairs of operators and nodes where they may meet, the paper's model is tried
+_EXACT_PAIRS = 100  # limit of pairs of operators per common node up to which the paper's model is tried
 
 Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
 class Limits:
+    """Limits of the search."""
+
     time_limit_s: float = 60.0
     floor: float = FLOOR
     gap: float = 1e-3
@@ -47,8 +49,10 @@ class Limits:
 
 
 def solve(problem: Problem, now: Clock, allocate: str = "deadline", limits: Limits = Limits()) -> Placement:
-    """`now`: seconds of a clock that only goes forward. `allocate`: deadline, or sqpr with the sub-deadlines of
-    deadline."""
+    """Returns a placement.
+
+    `now` returns seconds of a monotonic clock. `allocate`: deadline, or sqpr with the sub-deadlines of deadline.
+    """
     if allocate not in ALLOCATIONS:
         raise ProblemError(f"allocate must be one of {', '.join(ALLOCATIONS)}; got {allocate}")
     network = Network(problem)
@@ -79,8 +83,10 @@ def _by_deadline(problem: Problem, network: Network, left_s: Clock, limits: Limi
 
 
 def is_small(problem: Problem) -> bool:
-    """Whether the paper's model is worth trying: by the pairs that may meet on a node and of which one is free to
-    move."""
+    """Returns whether the paper's model is worth trying.
+
+    Counts the pairs of operators that may meet on a node and of which one is free to move.
+    """
     names = list(problem.operator)
     if len(names) > 60:
         return False
@@ -106,7 +112,7 @@ def _exact(problem: Problem, left_s: Clock) -> tuple[Placement | None, bool]:
 
 
 def fixed_split(problem: Problem, network: Network, left_s: Clock, limits: Limits) -> tuple[Placement, TrafficSolution]:
-    """The model for many operators; then the demand test of its tasks, and more slack on nodes that fail it."""
+    """Solves the model for many operators, then tests the demand of its tasks and adds slack on nodes that fail."""
     reserved = reserve(problem, network)
     demand = NodeDemand(problem, least(by_level(problem, reserved)))
     found = minimise_traffic(network, demand, limits.floor, _first(left_s, 0.85), limits.gap, limits.seed)
@@ -127,13 +133,16 @@ def _goodness(placed: Placement) -> tuple[bool, float]:
 
 
 def _first(left_s: Clock, share: float) -> Clock:
+    """Returns the time left of the first `share` of the time that is left now."""
     rest = left_s() * (1 - share)
     return lambda: left_s() - rest
 
 
 def repair(search: Search, nodes: Mapping[str, str], bound: float, method: str) -> Placement:
-    """While the tasks of a node fail the demand test, ask for more slack there and let the search give work away; where
-    that does not help, on all nodes: a node upstream that is less busy answers more evenly."""
+    """Raises the slack of nodes whose tasks fail the demand test, and lets the search move work away.
+
+    If that does not help, raises it on all nodes: a less busy upstream node responds more evenly.
+    """
     search.take(nodes)
     best = tried = final(search.problem, search.network, search.nodes, bound, method)
     stuck = False
@@ -152,7 +161,7 @@ def repair(search: Search, nodes: Mapping[str, str], bound: float, method: str) 
 
 
 def _polish(search: Search, repaired: Placement, left_s: Clock, limits: Limits) -> Placement:
-    """Neighbourhoods under the floors that the repair found necessary; kept as far as the demand test passes."""
+    """Improves a repaired placement by neighbourhoods under its slacks, as long as the demand test passes."""
     rng = random.Random(limits.seed)
     best, tries = repaired, 0
     while left_s() > 0 and tries < _POLISHES and best.gap > limits.gap:
@@ -166,7 +175,7 @@ def _polish(search: Search, repaired: Placement, left_s: Clock, limits: Limits) 
 
 
 def _rounds(count: int) -> Clock:
-    """A budget in looks instead of seconds."""
+    """Returns a budget that is counted in calls instead of seconds."""
     looks = iter(range(count))
     return lambda: 1.0 if next(looks, None) is not None else 0.0
 
@@ -181,7 +190,7 @@ def _search(
 
 
 def final(problem: Problem, network: Network, nodes: Mapping[str, str], bound: float, method: str) -> Placement:
-    """Sub-deadlines for the links that are really taken: the split under which most slack remains."""
+    """Splits the deadlines for the links that are really used, and returns the split with the most slack."""
     routes = route_all(network, nodes)
     on_links = link_time_us(problem, nodes, routes)
     splits: list[Shares] = [
@@ -194,7 +203,7 @@ def final(problem: Problem, network: Network, nodes: Mapping[str, str], bound: f
 
 
 def link_time_us(problem: Problem, nodes: Mapping[str, str], routes: Mapping[str, Route]) -> dict[str, float]:
-    """Output -> the time on links of its longest path."""
+    """Returns output -> the time on links of its longest path."""
     arrivals = arrival_us(problem, nodes, routes)
     there: dict[str, float] = {}
     for o in problem.order:
@@ -204,8 +213,11 @@ def link_time_us(problem: Problem, nodes: Mapping[str, str], routes: Mapping[str
 
 
 def _why(problem: Problem, limits: Limits, left_s: Clock) -> list[str]:
-    """By the paper's model with deadlines that give way, where it is small and nothing repeats; else by stretching
-    deadlines."""
+    """Explains why the deadlines do not hold.
+
+    Uses the paper's model with deadlines that may be exceeded, if it is small and nothing is periodic; else stretches
+    the deadlines.
+    """
     if is_small(problem) and all(p is None for p in problem.period_us.values()):
         model = ExactModel(problem, stretch=True)
         answer, _ = model.solve(lambda: max(10.0, left_s()))

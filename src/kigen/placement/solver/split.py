@@ -1,9 +1,9 @@
-"""How a deadline is split over operators, before the nodes are known.
+"""Splits deadlines over operators, before the nodes are known.
 
-The paper's split d'(s, o) = c_o * d_s / c'_s gives every operator the same normalised laxity ratio. Where operators
-stand beside each other (branches) it gives away time: the path is shorter than the deadline, while the branches wait
-for each other on one node. `by_level` gives all operators of one depth the share of their common work; on a chain it is
-the paper's split. Invariant: along every path the shares sum to at most the deadline less what was reserved for links.
+The paper's split d'(s, o) = c_o * d_s / c'_s gives every operator the same normalised laxity ratio. Where operators are
+parallel (branches) it wastes time: the path is shorter than the deadline, while the branches wait for each other on one
+node. `by_level` gives all operators of one depth the share of their common work; on a chain it equals the paper's
+split. Invariant: along every path the shares sum to at most the deadline minus the time reserved for links.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Shares = dict[tuple[str, str], float]
 
 
 def by_work(problem: Problem, reserved_us: Mapping[str, float] | None = None) -> Shares:
-    """The paper's d' for each (output, operator)."""
+    """Returns the paper's d' for each (output, operator)."""
     shares: Shares = {}
     for output in problem.outputs:
         ops = problem.needed[output.name]
@@ -29,8 +29,10 @@ def by_work(problem: Problem, reserved_us: Mapping[str, float] | None = None) ->
 
 
 def by_level(problem: Problem, reserved_us: Mapping[str, float] | None = None, shared: bool = False) -> Shares:
-    """`shared`: the work of a depth is that of all outputs that share an operator with this one and are no less urgent,
-    too."""
+    """Returns the split by depth.
+
+    `shared`: the work of a depth also includes outputs that share an operator with this one and are at least as urgent.
+    """
     depth: dict[str, int] = {}
     for o in problem.order:
         depth[o] = 1 + max((depth[p] for p in problem.before[o]), default=0)
@@ -48,6 +50,9 @@ def by_level(problem: Problem, reserved_us: Mapping[str, float] | None = None, s
 
 
 def _beside(problem: Problem, name: str) -> set[str]:
+    """Returns the operators of an output and of the outputs that share an operator with it and are at least as
+    urgent.
+    """
     mine = set(problem.needed[name])
     deadline_us = problem.output[name].deadline_us
     near = [o.name for o in problem.outputs if o.deadline_us <= deadline_us and mine & set(problem.needed[o.name])]
@@ -59,7 +64,7 @@ def _part(mine: float, total: float, time: float, count: int) -> float:
 
 
 def least(shares: Mapping[tuple[str, str], float]) -> dict[str, float]:
-    """Operator -> the least of its shares: what counts where several outputs need it."""
+    """Returns operator -> the least of its shares, which counts if several outputs need it."""
     found: dict[str, float] = {}
     for (_, op), share in shares.items():
         found[op] = min(share, found.get(op, share))
@@ -67,15 +72,20 @@ def least(shares: Mapping[tuple[str, str], float]) -> dict[str, float]:
 
 
 def longest_link_us(problem: Problem) -> float:
-    """The time of a mean stream on the slowest link: what a crossing may cost where the placement is not known yet."""
+    """Returns the time of an average stream on the slowest link: what a crossing may cost while the placement is
+    unknown.
+    """
     sizes = list(problem.size_bytes.values())
     mean = sum(sizes) / len(sizes) if sizes else 0.0
     return max((link.time_us(mean) for link in problem.links), default=0.0)
 
 
 def reserve(problem: Problem, network: Network) -> dict[str, float]:
-    """Output -> time kept for links: what its way needs at least (sources, pinned operators, sink), and some for
-    crossings that a placement may want, up to a quarter of the deadline."""
+    """Returns output -> time reserved for links.
+
+    It is what its route needs at least (sources, pinned operators, sink), plus some for crossings that a placement may
+    want, up to a quarter of the deadline.
+    """
     crossing = longest_link_us(problem)
     found = {}
     for output in problem.outputs:
@@ -85,8 +95,9 @@ def reserve(problem: Problem, network: Network) -> dict[str, float]:
 
 
 def _least_way(problem: Problem, network: Network, stream: str, sink: str) -> tuple[float, int]:
-    """The least delay from sources to sink over all choices of nodes for the operators between, on the longest path;
-    and its streams."""
+    """Returns the least delay from sources to sink on the longest path, over all choices of nodes, and its number of
+    streams.
+    """
     arrive: dict[str, dict[str, float]] = {}
     links: dict[str, int] = {}
 
