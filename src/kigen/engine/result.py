@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kigen.engine.errors import ArgumentError
 from kigen.engine.options import RunOptions
-from kigen.plan.logical import App, Query
+from kigen.plan.logical import App
 from kigen.spark.sink.metrics import Metrics
 from kigen.spark.sink.results import into_sink, read_arrow, read_dataframe, results_sink
 
@@ -130,16 +130,13 @@ class RunResult:
         self._finalizer()
 
     def _sink(self, query: str) -> ParquetSink:
-        """The files that hold the query's results: kept ones, or those of its own INTO parquet."""
+        """Returns the sink whose files hold the query's results: those that were kept, or its own INTO parquet."""
         found = next((q for q in self._app.queries if q.name == query), None)
         if found is None:
             raise KeyError(f"there is no query '{query}': use one of {', '.join(self.queries)}")
         if self._results is not None:
             return results_sink(found, self._results)
-        into = self._into(found)
+        into = into_sink(found, self._app.directory)
         if into is None:
             raise ArgumentError("the run kept no results: start it with keep_results=True")
         return into
-
-    def _into(self, query: Query) -> ParquetSink | None:
-        return into_sink(query, self._app.directory)
