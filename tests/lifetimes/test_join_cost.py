@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from kigen.lifetimes.blocks import FOREVER, NO_HOLDER, Fills, Ints
+from kigen.lifetimes.chunks import Chunk
 from kigen.lifetimes.joins.greatest_tree import GreatestTree
 from kigen.lifetimes.joins.join_side import Comparing, JoinSide
 from kigen.lifetimes.joins.stretches import Keyed, find
-from kigen.lifetimes.live_tuples import Chunk
 from kigen.lifetimes.sweeps.time_cuts import even_cuts
 from kigen.plan.types import Column, Type
 

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kigen.lifetimes.blocks import FOREVER, NO_HOLDER, Block, Fills, empty_columns
-from kigen.lifetimes.live_tuples import LiveTuples, chunk_of
+from kigen.lifetimes.chunks import chunk_of
+from kigen.lifetimes.live_tuples import LiveTuples
 
 BIRTHS = st.lists(st.tuples(st.integers(0, 60), st.booleans()), max_size=12)
 

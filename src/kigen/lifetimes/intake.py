@@ -27,7 +27,7 @@ from kigen.lifetimes.blocks import (
     no_ints,
     take_columns,
 )
-from kigen.lifetimes.live_tuples import State
+from kigen.lifetimes.chunks import State
 from kigen.plan.logical import LINK, SourceStream
 from kigen.plan.types import arrow_schema
 

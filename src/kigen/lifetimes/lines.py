@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from kigen.lifetimes.blocks import FOREVER, NO_HOLDER, Block, Fills, StreamBlock
-from kigen.lifetimes.live_tuples import Chunk, State, Waiting, chunk_of, chunk_states
+from kigen.lifetimes.chunks import Chunk, State, chunk_of, chunk_states
+from kigen.lifetimes.live_tuples import Waiting
 from kigen.lifetimes.operator import Message
 from kigen.plan.logical import Query
 

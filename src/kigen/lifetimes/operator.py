@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from kigen.lifetimes.blocks import FOREVER, NO_HOLDER, Block, Fills, Ints, Mask, Signed, concat_columns
-from kigen.lifetimes.live_tuples import State
+from kigen.lifetimes.chunks import State
 
 Message = Any  # Block or Signed, depending on the method; StreamBlock below windows
 

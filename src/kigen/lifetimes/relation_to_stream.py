@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kigen.lifetimes.blocks import BEFORE_TIME, Ints, StreamBlock, empty_columns, no_ints, take_columns
+from kigen.lifetimes.chunks import Chunk, State
 from kigen.lifetimes.keys.row_keys import equal_rows, row_keys, row_values
-from kigen.lifetimes.live_tuples import Chunk, State, expand
+from kigen.lifetimes.live_tuples import expand
 from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.operator_spec import OperatorSpec
 from kigen.lifetimes.sweeps.lifecycle import Events, Lifecycle

@@ -17,13 +17,13 @@ import pyarrow as pa
 
 from kigen.lifetimes.accounting import Holding, Ledger, holdings, lines_holding, served_by
 from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, Block, Fills
+from kigen.lifetimes.chunks import State
 from kigen.lifetimes.codec import decode, encode
 from kigen.lifetimes.exchange.received import ReceivedIntake
 from kigen.lifetimes.exchange.replica_order import ordered
 from kigen.lifetimes.exchange.sent import END_OF_TIME, SentRows
 from kigen.lifetimes.intake import Intake, StreamInput
 from kigen.lifetimes.lines import Lines
-from kigen.lifetimes.live_tuples import State
 from kigen.lifetimes.needed import needed_columns
 from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.operator_spec import OperatorContext

@@ -15,8 +15,8 @@ import pyarrow as pa
 from kigen.lifetimes.aggregates.accumulators import ArgumentState, Positions, Result, extreme, grown
 from kigen.lifetimes.aggregates.range_max import greatest
 from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, HOLDER_BITS, NO_HOLDER, Block, Ints, Mask, Signed
+from kigen.lifetimes.chunks import Chunk, State
 from kigen.lifetimes.keys.groups import Groups
-from kigen.lifetimes.live_tuples import Chunk, State
 from kigen.lifetimes.operator import Closed, Message, Opened, Operator, as_block, as_signed
 from kigen.lifetimes.operator_spec import Columns, OperatorContext, OperatorSpec
 from kigen.lifetimes.sweeps.lifecycle import Events, Lifecycle

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kigen.lifetimes.blocks import FOREVER, Block, Fills
+from kigen.lifetimes.chunks import State
 from kigen.lifetimes.exchange.sent import is_end, is_watermark, last_of_end, outputs_of_gap
 from kigen.lifetimes.intake import Intake, StreamInput
-from kigen.lifetimes.live_tuples import State
 from kigen.plan.logical import SourceStream
 from kigen.plan.types import arrow_schema
 

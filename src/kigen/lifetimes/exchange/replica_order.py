@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from kigen.lifetimes.blocks import FOREVER, NO_HOLDER, Block, Fills, Ints
+from kigen.lifetimes.chunks import Chunk
 from kigen.lifetimes.keys.row_keys import row_keys
-from kigen.lifetimes.live_tuples import Chunk
 
 
 def ordered(block: Block) -> Block:

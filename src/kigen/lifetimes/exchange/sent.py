@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kigen.lifetimes.blocks import FOREVER, NO_HOLDER, Fills, Ints, StreamBlock
-from kigen.lifetimes.live_tuples import State
+from kigen.lifetimes.chunks import State
 from kigen.lifetimes.operator import Message
 from kigen.plan.logical import Query
 from kigen.plan.types import Schema, arrow_schema

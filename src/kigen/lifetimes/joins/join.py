@@ -17,12 +17,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from kigen.lifetimes.blocks import FOREVER, HOLDER_BITS, NO_HOLDER, Block, Fills, Ints, Mask, Signed
+from kigen.lifetimes.chunks import Chunk, State
 from kigen.lifetimes.exchange.replica_order import pair_order
 from kigen.lifetimes.joins.join_side import FEW_PAIRS, Comparing, Found, JoinSide, Matches, most_pairs
 from kigen.lifetimes.joins.pairing import JoinScope, Pairing, joined_columns
 from kigen.lifetimes.joins.stretches import Keyed, Loads, cut_keyed, find, stretch_ends
 from kigen.lifetimes.keys.row_keys import mix, row_keys
-from kigen.lifetimes.live_tuples import Chunk, Expiring, State, Waiting
+from kigen.lifetimes.live_tuples import Expiring, Waiting
 from kigen.lifetimes.operator import Message
 from kigen.lifetimes.operator_spec import Columns, OperatorContext, OperatorSpec
 from kigen.lifetimes.sweeps.time_cuts import cut

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, Fills, Ints, concat_ints, no_ints
+from kigen.lifetimes.chunks import Chunk, State
 from kigen.lifetimes.joins.piece import Bound, Met, Piece, Probes, sortable
-from kigen.lifetimes.live_tuples import Chunk, State
 from kigen.lifetimes.sweeps.sorted_search import overlap
 from kigen.plan.types import Schema
 

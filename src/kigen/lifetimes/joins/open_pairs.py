@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kigen.lifetimes.blocks import Fills, Ints, concat_ints
-from kigen.lifetimes.live_tuples import State
+from kigen.lifetimes.chunks import State
 
 Sides = tuple[Ints, Ints]
 Rows = np.ndarray[Any, np.dtype[np.int64]]  # five per pair: its own number, its tuples' offsets, and their lags

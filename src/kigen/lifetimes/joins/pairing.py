@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from kigen.lifetimes.blocks import Block, Mask, absent
+from kigen.lifetimes.chunks import Chunk
 from kigen.lifetimes.expressions import has_null, is_true
 from kigen.lifetimes.joins.stretches import Keyed
 from kigen.lifetimes.keys.row_keys import equal_rows, one_to_one, row_keys
-from kigen.lifetimes.live_tuples import Chunk
 from kigen.lifetimes.operator import Operator
 from kigen.plan.expressions.columns import columns_of
 from kigen.plan.logical import Join

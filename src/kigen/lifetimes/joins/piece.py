@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kigen.lifetimes.blocks import FOREVER, Fills, Ints, Mask
+from kigen.lifetimes.chunks import Chunk
 from kigen.lifetimes.joins.greatest_tree import GreatestTree
-from kigen.lifetimes.live_tuples import Chunk, expand
+from kigen.lifetimes.live_tuples import expand
 from kigen.lifetimes.sweeps.sorted_search import consecutive, first_from, overlap, places, strictly_ordered
 
 _FEW = 2  # so many candidates per probe are cheaper to look at than to search

@@ -28,11 +28,11 @@ from kigen.lifetimes.blocks import (
     no_ints,
     take_columns,
 )
+from kigen.lifetimes.chunks import Chunk, State
 from kigen.lifetimes.joins.join import JoinBase
 from kigen.lifetimes.joins.join_side import Matches
 from kigen.lifetimes.joins.open_pairs import OpenPairs, Pushed, Sides, StepArrivals, numbered
 from kigen.lifetimes.joins.pairing import JoinScope
-from kigen.lifetimes.live_tuples import Chunk, State
 from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.operator_spec import OperatorContext, OperatorSpec
 from kigen.lifetimes.select import FilterOperator, ProjectOperator

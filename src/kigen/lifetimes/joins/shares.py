@@ -11,9 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from kigen.lifetimes.blocks import FOREVER, HOLDER_BITS, NO_HOLDER, Block, Fills, Ints
+from kigen.lifetimes.chunks import State
 from kigen.lifetimes.joins.open_pairs import StepArrivals
 from kigen.lifetimes.joins.shared_join import Pairs
-from kigen.lifetimes.live_tuples import LiveTuples, State
+from kigen.lifetimes.live_tuples import LiveTuples
 from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.operator_spec import OperatorSpec, same_columns
 from kigen.lifetimes.windows.negatives import births_and_deaths

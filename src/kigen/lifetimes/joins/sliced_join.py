@@ -28,12 +28,12 @@ from kigen.lifetimes.blocks import (
     no_ints,
     take_columns,
 )
+from kigen.lifetimes.chunks import State
 from kigen.lifetimes.joins.open_pairs import Pushed, Sides, StepArrivals, numbered
 from kigen.lifetimes.joins.pairing import JoinScope, Pairing
 from kigen.lifetimes.joins.shared_join import JoinInput, Pairs, first_windows
 from kigen.lifetimes.joins.timed_side import TimedSide, TimedTuples
 from kigen.lifetimes.keys.row_keys import row_keys
-from kigen.lifetimes.live_tuples import State
 from kigen.plan.shared_joins.share_nodes import SharedJoin, reach
 
 _NUMBERS = 1 << HOLDER_BITS

@@ -13,8 +13,8 @@ from itertools import pairwise
 import numpy as np
 
 from kigen.lifetimes.blocks import FOREVER, Ints
+from kigen.lifetimes.chunks import Chunk
 from kigen.lifetimes.joins.join_side import Found, JoinSide, row_bytes
-from kigen.lifetimes.live_tuples import Chunk
 from kigen.lifetimes.sweeps.time_cuts import even_cuts, ordered_bounds
 
 Loads = Sequence[tuple[Ints, Ints]]  # instants, and how many rows each of them makes

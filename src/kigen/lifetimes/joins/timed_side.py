@@ -27,7 +27,8 @@ from kigen.lifetimes.blocks import (
     no_ints,
     take_columns,
 )
-from kigen.lifetimes.live_tuples import State, expand
+from kigen.lifetimes.chunks import State
+from kigen.lifetimes.live_tuples import expand
 from kigen.lifetimes.sweeps.sorted_search import first_from, overlap, strictly_ordered
 from kigen.plan.types import Schema
 

@@ -16,9 +16,10 @@ import numpy as np
 
 from kigen.lifetimes.aggregates.accumulators import grown
 from kigen.lifetimes.blocks import FOREVER, Block, Ints, Mask, Signed, no_ints
+from kigen.lifetimes.chunks import State
 from kigen.lifetimes.keys.groups import Groups
 from kigen.lifetimes.keys.row_keys import mix
-from kigen.lifetimes.live_tuples import State, expand
+from kigen.lifetimes.live_tuples import expand
 from kigen.lifetimes.operator import Closed, Message, Opened, Operator, as_block, as_signed
 from kigen.lifetimes.operator_spec import OperatorContext, OperatorSpec
 from kigen.lifetimes.sweeps.lifecycle import Events, Lifecycle
@@ -163,7 +164,8 @@ def _except(left: Ints, right: Ints) -> Ints:
 
 
 def _except_all(left: Ints, right: Ints) -> Ints:
-    return np.maximum(left - right, 0)
+    surplus: Ints = np.maximum(left - right, 0)
+    return surplus
 
 
 def _intersect(left: Ints, right: Ints) -> Ints:

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from kigen.lifetimes.blocks import FOREVER, Block, Ints, Signed, concat_columns
-from kigen.lifetimes.live_tuples import Chunk, LiveTuples, State, chunk_states
+from kigen.lifetimes.chunks import Chunk, State, chunk_states
+from kigen.lifetimes.live_tuples import LiveTuples
 from kigen.lifetimes.operator import Message
 from kigen.plan.types import Schema
 

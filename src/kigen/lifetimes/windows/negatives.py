@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from kigen.lifetimes.blocks import FOREVER, HOLDER_BITS, Block, Fills, Signed, concat_columns
-from kigen.lifetimes.live_tuples import LiveTuples, State, chunk_of
+from kigen.lifetimes.chunks import State, chunk_of
+from kigen.lifetimes.live_tuples import LiveTuples
 from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.operator_spec import OperatorContext, OperatorSpec
 from kigen.lifetimes.windows.window_operators import UnboundedWindow, WindowOperator, make_window

@@ -22,9 +22,9 @@ from kigen.lifetimes.blocks import (
     concat_ints,
     no_ints,
 )
+from kigen.lifetimes.chunks import State, chunk_of
 from kigen.lifetimes.codec import StateFormatError
 from kigen.lifetimes.keys.groups import Groups
-from kigen.lifetimes.live_tuples import State, chunk_of
 from kigen.lifetimes.operator import Message, Operator
 from kigen.plan.logical import Window, WindowKind
 
