@@ -7,7 +7,7 @@ import pytest
 from kigen_lab.bench.lifetimes.kernel import run_kernel
 from kigen_lab.bench.lifetimes.memory import measure
 from kigen_lab.bench.lifetimes.queries import BY_NAME, KINDS
-from kigen_lab.bench.steady import Mark, steady_rate
+from kigen_lab.bench.steady import BatchEnd, steady_rate
 
 ROWS = {"selection": 3_996, "projection": 4_000, "union": 4_000, "join": 2_000, "except": 2_000}
 
@@ -33,7 +33,14 @@ def test_average_changes_with_every_birth_and_death(lifetime: str) -> None:
 
 
 def test_steady_state_leaves_out_the_start_and_the_filling_of_the_window() -> None:
-    marks = [Mark(0.0, 10), Mark(9.0, 20), Mark(18.0, 30), Mark(19.0, 40), Mark(20.0, 50), Mark(21.0, 60)]
+    marks = [
+        BatchEnd(0.0, 10),
+        BatchEnd(9.0, 20),
+        BatchEnd(18.0, 30),
+        BatchEnd(19.0, 40),
+        BatchEnd(20.0, 50),
+        BatchEnd(21.0, 60),
+    ]
     assert steady_rate(marks, window=30) == pytest.approx(10.0)
     assert steady_rate(marks, window=5) == pytest.approx(40 / 12)
     assert steady_rate(marks[:2], window=5) == pytest.approx(10 / 9)

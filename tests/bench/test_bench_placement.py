@@ -49,6 +49,6 @@ def test_ctrl_c_keeps_what_was_measured(settings: PlacementSettings, monkeypatch
         return measured(given, size, sharing)
 
     monkeypatch.setattr(benchmark, "_cell", cell)
-    told: list[str] = []
-    assert len(run_placement_bench(settings, told.append, lambda: None)["cells"]) == 1
-    assert told[-1].startswith("stopped")
+    seen: list[str] = []
+    assert len(run_placement_bench(settings, seen.append, lambda: None)["cells"]) == 1
+    assert seen[-1].startswith("stopped")

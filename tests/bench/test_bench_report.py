@@ -13,7 +13,7 @@ from kigen_lab.bench.lifetimes.picture import draw_throughput
 from kigen_lab.bench.lifetimes.queries import BY_NAME
 from kigen_lab.bench.lifetimes.settings import lifetimes_settings
 from kigen_lab.bench.lifetimes.targets import figures
-from kigen_lab.bench.steady import Mark, steady_rate
+from kigen_lab.bench.steady import BatchEnd, steady_rate
 from kigen_lab.bench.tables import lifetimes_tables
 from rich.console import Console
 from typer.testing import CliRunner
@@ -61,8 +61,8 @@ def test_the_worst_cell_decides_a_figure() -> None:
     assert found["flatness"].reached == 0.5
     assert found["stateful end to end, M tuples/s"].where == "except rows 10"
     assert found["stateless over plain"].met is None
-    assert found["memory a window tuple, saved state over Arrow"].met is True
-    assert found["memory a window tuple, process growth over Arrow"].met is False
+    assert found["memory per window tuple, saved state over Arrow"].met is True
+    assert found["memory per window tuple, process growth over Arrow"].met is False
 
 
 def test_tables_and_picture(tmp_path: Path) -> None:
@@ -93,10 +93,13 @@ def test_tuples_fill_whole_batches_after_the_window_is_full() -> None:
 
 
 def test_steady_state_leaves_out_what_is_not() -> None:
-    slow, quick = [Mark(1, 1), Mark(2, 2), Mark(3, 4)], [Mark(3.5, 8), Mark(4, 12), Mark(4.5, 16), Mark(5.5, 17)]
+    slow, quick = (
+        [BatchEnd(1, 1), BatchEnd(2, 2), BatchEnd(3, 4)],
+        [BatchEnd(3.5, 8), BatchEnd(4, 12), BatchEnd(4.5, 16), BatchEnd(5.5, 17)],
+    )
     assert steady_rate([*slow, *quick], 1) == 8.0, "neither the batches that grow nor the little one at the end"
-    assert steady_rate([Mark(i, i) for i in range(1, 9)], 5) == 1.0
-    assert steady_rate([Mark(1, 1), Mark(2, 5)], 100) == 4.0
+    assert steady_rate([BatchEnd(i, i) for i in range(1, 9)], 5) == 1.0
+    assert steady_rate([BatchEnd(1, 1), BatchEnd(2, 5)], 100) == 4.0
 
 
 def test_phases_of_batches_after_the_first() -> None:

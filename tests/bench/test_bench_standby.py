@@ -30,13 +30,13 @@ def about(role: str, sent: dict[str, int], wire: int) -> dict[str, Any]:
 
 
 def at(second: float, factor: int, leader: str = "mid", other: str = "mid.1") -> Snapshot:
-    told = {
+    reports = {
         "up": about("alone", {f"cars/{leader}": 1000 * factor, f"cars/{other}": 300 * factor, "cars/": 7}, 0),
         leader: about("leads", {"fast/down": 500 * factor}, 1100 * factor),
         other: about("stands by", {"fast/x": 9}, 400 * factor),
         "down": about("alone", {}, 600 * factor),
     }
-    return Snapshot(second, told, {"up": 1.0 * factor, leader: 2.0 * factor, other: 0.5 * factor, "down": 1.0})
+    return Snapshot(second, reports, {"up": 1.0 * factor, leader: 2.0 * factor, other: 0.5 * factor, "down": 1.0})
 
 
 @pytest.mark.parametrize(("leader", "other"), [("mid", "mid.1"), ("mid.1", "mid")])
@@ -54,7 +54,7 @@ def test_bytes_tuples_and_cpu_between_two_moments(leader: str, other: str) -> No
 def test_copies_count_as_bytes_to_the_other() -> None:
     def with_copies(snapshot: Snapshot, sent: int, wire: int) -> Snapshot:
         other = {**about("copies", {}, 0), "copy": {"sent_bytes": sent, "wire_bytes": wire}}
-        return Snapshot(snapshot.at_s, {**snapshot.told, "mid.1": other}, snapshot.cpu_s)
+        return Snapshot(snapshot.at_s, {**snapshot.reports, "mid.1": other}, snapshot.cpu_s)
 
     found = spent(with_copies(at(10, 1), 500, 900), with_copies(at(30, 3), 2000, 3000))
     assert found["backup_bytes"] == {"payload": 600 + 1500, "wire": 2100}

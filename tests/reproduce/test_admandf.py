@@ -22,10 +22,10 @@ def test_a_figure_is_picture_data_and_tables(tmp_path: Path, monkeypatch: pytest
         return replace(paper(name, quick), buffer=100, stages=((10.0, 7.0), (10.0, 1.0), (10.0, 7.0), (10.0, 1.0)))
 
     monkeypatch.setattr(experiments, "paper_setting", tiny)
-    told: list[tuple[int, int]] = []
-    result = make_figure("admandf-p4", True, lambda _, done, of: told.append((done, of)), workers=1)
+    seen: list[tuple[int, int]] = []
+    result = make_figure("admandf-p4", True, lambda _, done, of: seen.append((done, of)), workers=1)
     picture, data = write_figure(result, tmp_path)
-    assert told == [(n, 26) for n in range(27)]
+    assert seen == [(n, 26) for n in range(27)]
     assert picture.read_bytes().startswith(b"\x89PNG")
     read = json.loads(data.read_text())
     assert read["order"] == read["published"]["order"] == "1-5,6-10"

@@ -31,11 +31,11 @@ def tiny(quick: bool) -> list[experiments.Panel]:
 
 def test_a_figure_is_picture_and_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PANELS, "ats-sdmr-random", tiny)
-    told: list[tuple[int, int]] = []
-    result = make_figure("ats-sdmr-random", True, lambda _, done, of: told.append((done, of)), workers=1)
+    seen: list[tuple[int, int]] = []
+    result = make_figure("ats-sdmr-random", True, lambda _, done, of: seen.append((done, of)), workers=1)
     picture, data = write_figure(result, tmp_path)
-    assert told[0] == (0, 4)
-    assert told[-1] == (4, 4)
+    assert seen[0] == (0, 4)
+    assert seen[-1] == (4, 4)
     assert picture.read_bytes().startswith(b"\x89PNG")
     read = json.loads(data.read_text())
     panel = read["panels"][0]

@@ -1,1 +1,1 @@
-"""The laboratory of Kigen: simulations, reproductions of the papers' figures, benchmarks."""
+"""The lab of Kigen: simulations in virtual time, reproductions of papers' figures, and benchmarks."""

@@ -1,4 +1,4 @@
-"""Where and with what a benchmark ran: numbers without it mean nothing."""
+"""Describes the machine and the versions that a benchmark ran with: without them its numbers mean nothing."""
 
 from __future__ import annotations
 

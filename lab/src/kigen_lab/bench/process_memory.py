@@ -1,7 +1,6 @@
-"""Watches how much memory a command takes, with all processes below it: the largest sum of resident memory, looked at
-five times a second.
+"""Watches the resident memory of a command and of all processes below it, five times per second.
 
-Spark's Python workers are the Python processes below a JVM. Pages that processes share are counted for each of them.
+Spark's Python workers are the Python processes below a JVM. Pages that processes share count for each of them.
 """
 
 from __future__ import annotations
@@ -18,6 +17,8 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class Process:
+    """One running process."""
+
     parent: int
     name: str
     resident: int  # bytes
@@ -25,7 +26,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Usage:
-    """Bytes."""
+    """Resident memory in bytes: of the whole tree of processes, and of Spark's Python workers in it."""
 
     tree: int = 0
     workers: int = 0
@@ -35,7 +36,7 @@ class Usage:
 
 
 def usage_of(processes: dict[int, Process], root: int) -> Usage:
-    """Of a process and all below it."""
+    """Adds up the memory of a process and of all processes below it."""
     children: dict[int, list[int]] = {}
     for pid, each in processes.items():
         children.setdefault(each.parent, []).append(pid)
@@ -65,13 +66,13 @@ def _running() -> Iterator[tuple[int, Process]]:
                 (folder / "stat").read_text(encoding="utf-8", errors="replace").partition("(")[2].rpartition(")")
             )
             resident = int((folder / "statm").read_text(encoding="utf-8").split()[1]) * _PAGE
-        except (OSError, IndexError):  # it has just ended
+        except (OSError, IndexError):  # the process has just ended
             continue
         yield int(folder.name), Process(int(rest.split()[1]), name, resident)
 
 
 class MemoryWatch:
-    """Looks until it is left; then `peak` holds the largest sums."""
+    """Watches until the `with` block ends. Then `peak` holds the largest sums."""
 
     def __init__(self, root: int) -> None:
         self._root, self._over = root, threading.Event()

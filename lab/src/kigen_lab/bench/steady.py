@@ -1,5 +1,7 @@
-"""Throughput in steady state, from what was done by when: the start is left out, and, where enough follows, the growing
-of batches and the filling of the window."""
+"""Computes throughput in steady state from the ends of batches.
+
+The start does not count. If enough batches follow, neither does the time in which batches grow and the window fills.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +13,29 @@ _AT_LEAST = 3  # batches that must remain
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A batch has ended: at `at_s` on some clock, `tuples` had been worked on since the beginning."""
+class BatchEnd:
+    """End of a batch: at `at_s` on some clock, `tuples` had been processed since the beginning."""
 
     at_s: float
     tuples: int
 
 
-def steady_rate(marks: Sequence[Mark], window: int) -> float:
-    """Tuples a second in steady state. The first batch never counts: it pays for the start; nor do those before batches
-    have grown to their size, nor what little is left for a last one."""
-    if len(marks) < 2:
+def steady_rate(ends: Sequence[BatchEnd], window: int) -> float:
+    """Returns tuples per second in steady state.
+
+    The first batch never counts, because it pays for the start. Batches that have not grown to their size do not count
+    either, nor does a last batch of less than half that size.
+    """
+    if len(ends) < 2:
         raise ValueError(
-            f"steady state needs at least 2 batches, found {len(marks)}: give more tuples, or smaller batches"
+            f"steady state needs at least 2 batches, found {len(ends)}: use more tuples or smaller batches"
         )
-    sizes = [after.tuples - before.tuples for before, after in pairwise(marks)]
+    sizes = [after.tuples - before.tuples for before, after in pairwise(ends)]
     half = max(sizes) / 2
-    if len(marks) - 2 >= _AT_LEAST and sizes[-1] < half:
-        marks, sizes = marks[:-1], sizes[:-1]
-    first = 1 if len(marks) - 2 >= _AT_LEAST else 0
-    while len(marks) - 1 - (first + 1) >= _AT_LEAST and (marks[first].tuples < window or sizes[first] <= half):
+    if len(ends) - 2 >= _AT_LEAST and sizes[-1] < half:
+        ends, sizes = ends[:-1], sizes[:-1]
+    first = 1 if len(ends) - 2 >= _AT_LEAST else 0
+    while len(ends) - 1 - (first + 1) >= _AT_LEAST and (ends[first].tuples < window or sizes[first] <= half):
         first += 1
-    begin, end = marks[first], marks[-1]
+    begin, end = ends[first], ends[-1]
     return (end.tuples - begin.tuples) / max(end.at_s - begin.at_s, 1e-9)

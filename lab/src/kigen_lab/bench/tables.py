@@ -1,4 +1,4 @@
-"""Results as tables for the terminal."""
+"""Shows the results of `kigen bench lifetimes` and `kigen bench floor` as tables."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _machine(result: dict[str, Any]) -> Text:
 
 
 def _cells(cells: list[dict[str, Any]]) -> Table:
-    table = Table(title="million tuples a second, steady state", title_justify="left", box=SIMPLE)
+    table = Table(title="million tuples per second, steady state", title_justify="left", box=SIMPLE)
     table.add_column("query")
     table.add_column("window")
     for name in ("W", *_CONTESTANTS, *_RATIOS.values(), "plain tuples"):
@@ -68,7 +68,7 @@ def _cells(cells: list[dict[str, Any]]) -> Table:
 
 
 def _memory(measured: list[dict[str, Any]]) -> Table:
-    table = Table(title=f"bytes a window tuple, W = {measured[0]['window']:,}", title_justify="left", box=SIMPLE)
+    table = Table(title=f"bytes per window tuple, W = {measured[0]['window']:,}", title_justify="left", box=SIMPLE)
     for name in ("query", "window", "lifetime"):
         table.add_column(name)
     for name in ("Arrow", "saved state", "process", "state/Arrow", "process/Arrow"):

@@ -1,4 +1,4 @@
-"""Kinds of windows that a benchmark can use, as an option of the command."""
+"""Defines the kinds of windows that a benchmark can use, as an option of the command."""
 
 from __future__ import annotations
 

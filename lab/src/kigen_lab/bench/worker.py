@@ -1,7 +1,7 @@
-"""A contestant in a process of its own, with a Spark of its own: neither side's settings help or hinder the other.
+"""Runs a contestant in its own process with its own Spark, so that settings of one side do not affect the other.
 
-Requests and answers are JSON, one a line, over the worker's standard input and output; what Spark or a library prints
-goes to a log beside the results. The process starts once, so starting Spark is in no measurement; it ends when its
+Requests and answers are lines of JSON on the worker's standard input and output. What Spark or a library prints goes to
+a log next to the results. The process starts once, so no measurement includes the start of Spark. It ends when its
 input ends.
 """
 
@@ -21,11 +21,11 @@ Handler = Callable[[dict[str, Any]], Answer]
 
 
 class ContestantFailed(RuntimeError):
-    """A contestant could not do what it was asked: ends the benchmark with exit code 1."""
+    """A contestant could not do what it was asked to. Ends the benchmark with exit code 1."""
 
 
 class Contestant:
-    """`module` is run with `python -m` and serves requests with `serve`."""
+    """A worker process. `module` is run with `python -m` and answers requests with `serve`."""
 
     def __init__(self, module: str, log: Path) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -43,10 +43,11 @@ class Contestant:
                 stdout=subprocess.PIPE,
                 stderr=target,
                 env=environment,
-                start_new_session=True,  # Ctrl-C reaches the benchmark only, which then ends its contestants
+                start_new_session=True,  # Ctrl-C reaches only the benchmark, which then ends its contestants
             )
 
     def ask(self, **request: Any) -> Answer:
+        """Sends a request and returns its answer. Raises ContestantFailed."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -78,9 +79,9 @@ class Contestant:
 
 
 def serve(handlers: dict[str, Handler], end: Callable[[], None]) -> None:
-    """Answer requests `{"do": name, ...}` until the input ends."""
+    """Answers requests `{"do": name, ...}` until the input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever else is printed is not an answer
+    os.dup2(2, 1)  # other output must not look like an answer
     try:
         for line in sys.stdin:
             request = json.loads(line)
@@ -97,4 +98,4 @@ def serve(handlers: dict[str, Handler], end: Callable[[], None]) -> None:
     finally:
         end()
     answers.flush()
-    os._exit(0)  # DuckDB's bindings complain about objects that Spark's threads hold
+    os._exit(0)  # DuckDB's bindings would complain about objects that Spark's threads hold

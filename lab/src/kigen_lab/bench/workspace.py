@@ -1,6 +1,6 @@
-"""A folder of a benchmark's own below its output folder: two benchmarks at once must not delete each other's results.
+"""Gives a benchmark its own folder below its output folder, so that two benchmarks cannot delete each other's files.
 
-It goes when the benchmark ends well; after a failure it stays, for the logs in it.
+The folder is removed when the benchmark ends well. After a failure it stays, because it holds the logs.
 """
 
 from __future__ import annotations

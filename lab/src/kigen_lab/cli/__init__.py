@@ -1,1 +1,1 @@
-"""The commands that the lab adds to `kigen`: bench and reproduce."""
+"""Commands that the lab adds to `kigen`: bench and reproduce."""

@@ -1,5 +1,7 @@
-"""`kigen reproduce NAME`: a paper's figure as PNG and JSON, with a progress bar and its tables; without NAME, the list
-of figures."""
+"""`kigen reproduce NAME`: makes a figure of a paper as PNG and JSON, with a progress bar and tables.
+
+Without NAME, it lists all figures.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from kigen.cli.exits import exit_codes
 
 
 class ListedFigures(TyperCommand):
-    """Lists all figures under `--help`; they are imported for that only."""
+    """Lists all figures in `--help`. They are imported only then."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         self.epilog = "\b\n" + "\n".join(["Figures:", *_listing()])
@@ -27,15 +29,18 @@ class ListedFigures(TyperCommand):
 
 def reproduce(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="The figure; without it, all are listed.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="The figure to make. Without it, all figures are listed.", show_default=False
+        ),
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where NAME.png and NAME.json go.")] = Path("figures"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for NAME.png and NAME.json.")] = Path("figures"),
     json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="The JSON goes here instead.")
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the JSON to this file instead.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer points, seeds and tuples.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Use fewer points, seeds and tuples.")] = False,
 ) -> None:
-    """Make a paper's figure again: ours beside the published points."""
+    """Reproduce a figure of a paper: our results beside the published points."""
     if name is None:
         typer.echo("\n".join(_listing()))
         return
@@ -43,7 +48,7 @@ def reproduce(
         from kigen_lab.reproduce import FIGURES, make_figure, write_figure
 
         with _Bar() as bar:
-            result = make_figure(name, quick, bar.told)
+            result = make_figure(name, quick, bar.show)
         written = write_figure(result, out, json_file)
         for table in FIGURES[name].tables(result):
             _print(table)
@@ -58,7 +63,7 @@ def _listing() -> list[str]:
 
 
 class _Bar:
-    """A bar on a terminal, a line a panel elsewhere."""
+    """Shows a bar on a terminal, and a line per panel elsewhere."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -75,7 +80,7 @@ class _Bar:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def told(self, panel: str, done: int, of: int) -> None:
+    def show(self, panel: str, done: int, of: int) -> None:
         if panel not in self._tasks:
             self._tasks[panel] = self._progress.add_task(panel, total=of)
             if not self._console.is_terminal:

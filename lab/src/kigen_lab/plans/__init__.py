@@ -1,1 +1,1 @@
-"""Placement problems for experiments: the paper's example and random ones."""
+"""Placement problems for experiments: the paper's example, and random ones."""

@@ -1,7 +1,7 @@
-"""The collision-warning query of Yamaguchi et al., figure 2: three outputs, two nodes, and O3 free to run on either.
+"""Builds the collision warning of Yamaguchi et al., figure 2: three outputs, two nodes, and O3 free to run on either.
 
-The figure is lost, so how O7..O21 hang together is not known. `SHAPES` holds the readings: one chain; branches O7..O20
-that meet again in O21; branches that each give a warning of their own.
+The figure is lost, so the connections of O7..O21 are not known. `SHAPES` holds the possible readings: one chain;
+branches O7..O20 that meet again in O21; branches that each give a warning of their own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ CONTROL_US, WARNING_US, INFORMATION_US = 30_000.0, 300_000.0, 3_000_000.0
 def paper_example(
     n: int = 15, shape: Shape = "chain", fixed_o3: str | None = None, speeds: tuple[float, float] = (1.0, 1.0)
 ) -> Problem:
-    """`n` V2V tuples at once. `fixed_o3` pins O3 on `node1` or `node2`, as the other allocations of the paper do."""
+    """Returns the problem with `n` V2V tuples at once.
+
+    `fixed_o3` pins O3 to `node1` or `node2`, as the other allocations of the paper do.
+    """
     streams = [
         ProblemStream("sensors", ("node1",), SENSOR_TUPLES),
         ProblemStream("v2v", ("node1",), n),

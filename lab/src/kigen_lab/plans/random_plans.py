@@ -1,8 +1,8 @@
-"""Random placement problems of given size: depth, fan-out and sharing vary; sources, sinks and some operators are
-pinned.
+"""Draws random placement problems of a given size.
 
-Deadlines leave every output `laxity` times the work of its longest path at least; the CPU load is `load` of all nodes.
-Invariant: the same seed gives the same problem.
+Depth, fan-out and sharing vary. Sources, sinks and some operators are pinned. Deadlines leave every output at least
+`laxity` times the work of its longest path. The CPU load is `load` of all nodes. Invariant: the same seed gives the
+same problem.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ def random_problem(
     period_us: float = 1_000_000.0,
     delay_us: float = 500.0,
 ) -> Problem:
-    """A full mesh of nodes. Queries of depth 2-6 read 1-3 streams; with probability `sharing` a query begins at what
-    another gave."""
+    """Draws a problem on a full mesh of nodes.
+
+    Queries have a depth of 2-6 and read 1-3 streams. With probability `sharing`, a query begins at a stream that
+    another query made.
+    """
     rng = random.Random(seed)
     names = [f"n{i}" for i in range(nodes)]
     places = tuple(ProblemNode(n, rng.choice((0.5, 1.0, 1.0, 2.0))) for n in names)
@@ -84,7 +87,10 @@ def random_problem(
 def _query(
     rng: random.Random, ops: list[ProblemOperator], streams: list[ProblemStream], inputs: list[str], limit: int
 ) -> list[str]:
-    """One query: its inputs pass an operator each, meet, and go on in 1-3 branches; the streams its branches end in."""
+    """Draws one query: its inputs pass one operator each, meet, and continue in 1-3 branches.
+
+    Returns the streams in which its branches end.
+    """
     heads = []
     for stream in inputs:
         heads.append(_add(rng, ops, streams, (stream,), rng.uniform(0.1, 1.0)))
@@ -119,7 +125,7 @@ def _scale(
     load: float,
     period_us: float,
 ) -> float:
-    """By how much costs must grow for the wanted load."""
+    """Returns the factor by which costs must grow to reach the load."""
     unread = sorted({o.output for o in ops} - {s for o in ops for s in o.inputs})
     problem = Problem(places, (), streams, ops, tuple(ProblemOutput(s, s, places[0].name, 1.0) for s in unread))
     return load * period_us * sum(n.speed for n in places) / sum(problem.work_us.values())

@@ -1,6 +1,6 @@
-"""The papers' figures, made again: ours beside what was published."""
+"""Reproductions of papers' figures: our results beside the published ones."""
 
-from kigen_lab.reproduce.figure import Figure, Request, Table, Told
+from kigen_lab.reproduce.figure import Figure, OnProgress, Request, Table
 from kigen_lab.reproduce.registry import FIGURES, make_figure, write_figure
 
-__all__ = ["FIGURES", "Figure", "Request", "Table", "Told", "make_figure", "write_figure"]
+__all__ = ["FIGURES", "Figure", "OnProgress", "Request", "Table", "make_figure", "write_figure"]

@@ -1,5 +1,6 @@
-"""Pictures of experiments: one panel a figure, mean with the spread over seeds, the paper's own points where its text
-gives them."""
+"""Draws experiments: a panel per figure, the mean with its spread over seeds, and the points that the paper's text
+gives.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""An experiment is a grid of simulated runs: settings x variants x seeds. Runs of one workload share it, and go to
-processes of their own.
+"""Runs an experiment: a grid of simulated runs over settings, variants and seeds.
 
-Invariant: a result depends on the settings and seeds alone, never on how the work was spread. Cost: about 10
-microseconds a decision.
+Runs over one workload share it. Work is spread over processes. Invariant: a result depends only on settings and seeds,
+not on how the work is spread. Cost: about 10 microseconds per decision.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ import numpy as np
 from kigen.schedule import PolicySettings
 from kigen_lab.simulate import Setting, draw, run_policy
 
-Told = Callable[[int, int], None]  # (done, of)
-FIRST_SEED = 100  # those before were used to choose settings
+OnProgress = Callable[[int, int], None]  # takes (done, of)
+FIRST_SEED = 100  # earlier seeds were used to choose settings
 METRICS = ("sdmr", "cpu", "overhead_us", "decisions", "mean_k")
 
 
@@ -35,7 +34,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Job:
-    """One workload, and the variants to run over it. `x` is where its results stand in the figure."""
+    """One workload and the variants to run over it. `x` is its place on the figure's axis."""
 
     x: float
     setting: Setting
@@ -50,9 +49,11 @@ def run_job(job: Job) -> dict[str, dict[str, float]]:
     }
 
 
-def run_jobs(jobs: Sequence[Job], seeds: int, told: Told, workers: int | None = None) -> dict[str, Any]:
-    """Every job with each seed: for each variant and metric the mean and standard deviation at each x, and the single
-    values."""
+def run_jobs(jobs: Sequence[Job], seeds: int, on_progress: OnProgress, workers: int | None = None) -> dict[str, Any]:
+    """Runs every job with each seed.
+
+    Returns for each variant and metric the mean and standard deviation at each x, and the single values.
+    """
     spread = [
         replace(job, setting=replace(job.setting, seed=seed))
         for job in jobs
@@ -60,12 +61,12 @@ def run_jobs(jobs: Sequence[Job], seeds: int, told: Told, workers: int | None = 
     ]
     results: dict[int, dict[str, dict[str, float]]] = {}
     workers = min(len(spread), workers or os.cpu_count() or 1)
-    told(0, len(spread))
+    on_progress(0, len(spread))
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         waiting = {pool.submit(run_job, job): index for index, job in enumerate(spread)}
         for done, future in enumerate(as_completed(waiting), 1):
             results[waiting[future]] = future.result()
-            told(done, len(spread))
+            on_progress(done, len(spread))
     return _series(spread, results)
 
 

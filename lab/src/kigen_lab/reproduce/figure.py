@@ -1,4 +1,4 @@
-"""What a family of figures registers: how one is made, drawn and shown. `registry` gathers the families.
+"""Defines what a family of figures registers: how a figure is made, drawn and shown.
 
 Invariant: what `make` returns is plain JSON and holds the figure's `name`; `draw` and `tables` need nothing else.
 """
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-Told = Callable[[str, int, int], None]  # (what, done, of)
+OnProgress = Callable[[str, int, int], None]  # takes (panel, done, of)
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for; `seeds` and `workers` only where a figure has them."""
+    """What the user asked for. `seeds` and `workers` matter only to figures that have them."""
 
     name: str
     quick: bool
-    told: Told
+    on_progress: OnProgress
     seeds: int | None = None
     workers: int | None = None
 
@@ -39,8 +39,9 @@ def _no_tables(result: dict[str, Any]) -> list[Table]:
 
 @dataclass(frozen=True)
 class Figure:
-    """`make` gives the JSON, `draw` the picture of it at a path, `tables` what the command prints; `about` is one line
-    for the list."""
+    """A figure. `make` returns its JSON, `draw` writes the picture, `tables` is what the command prints, `about` is a
+    line for the list.
+    """
 
     make: Callable[[Request], dict[str, Any]]
     draw: Callable[[dict[str, Any], Path], None]

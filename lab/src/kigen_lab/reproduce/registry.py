@@ -1,4 +1,4 @@
-"""The papers' figures by name, gathered from their families; how one is made, and written as JSON and PNG."""
+"""Lists all figures by name, makes one, and writes it as JSON and PNG."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from kigen_lab.reproduce.admandf.figures import ADMANDF_FIGURES
 from kigen_lab.reproduce.ats.figures import ATS_FIGURES
-from kigen_lab.reproduce.figure import Figure, Request, Told
+from kigen_lab.reproduce.figure import Figure, OnProgress, Request
 from kigen_lab.reproduce.lazy_standby.figures import LAZY_STANDBY_FIGURES
 from kigen_lab.reproduce.placement.figures import PLACEMENT_FIGURES
 
@@ -16,19 +16,19 @@ FIGURES: dict[str, Figure] = {**ATS_FIGURES, **PLACEMENT_FIGURES, **ADMANDF_FIGU
 
 
 class ArgumentError(ValueError):
-    """No figure of that name."""
+    """There is no figure of that name."""
 
 
 def make_figure(
-    name: str, quick: bool, told: Told, seeds: int | None = None, workers: int | None = None
+    name: str, quick: bool, on_progress: OnProgress, seeds: int | None = None, workers: int | None = None
 ) -> dict[str, Any]:
     if name not in FIGURES:
         raise ArgumentError(f"no figure '{name}': write one of {', '.join(FIGURES)}")
-    return FIGURES[name].make(Request(name, quick, told, seeds, workers))
+    return FIGURES[name].make(Request(name, quick, on_progress, seeds, workers))
 
 
 def write_figure(result: dict[str, Any], out: Path, json_file: Path | None = None) -> list[Path]:
-    """`<name>.png` and `<name>.json` in `out`; the JSON elsewhere if asked."""
+    """Writes `<name>.png` and `<name>.json` to `out`, or the JSON to `json_file`."""
     out.mkdir(parents=True, exist_ok=True)
     picture, data = out / f"{result['name']}.png", json_file or out / f"{result['name']}.json"
     data.parent.mkdir(parents=True, exist_ok=True)

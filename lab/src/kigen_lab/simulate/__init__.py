@@ -1,4 +1,6 @@
-"""Virtual time: the policies of `kigen.schedule` over the paper's workloads, millions of tuples in seconds."""
+"""Simulations in virtual time: the policies of `kigen.schedule` over the papers' workloads, millions of tuples in
+seconds.
+"""
 
 from kigen_lab.simulate.deadlines.ideal import IDEAL, run_policy
 from kigen_lab.simulate.deadlines.virtual_time import Outcome, simulate

@@ -126,7 +126,7 @@ def _far_timestamp(time_us: int) -> str:
     return (f"{year:04d}" if 0 <= year <= 9999 else f"{year:+05d}") + rest
 
 
-def _offsets(column: pa.StringArray) -> Integers:
+def _offsets(column: pa.StringArray) -> NDArray[np.int32]:
     offsets = np.frombuffer(column.buffers()[1], np.int32)
     return offsets[column.offset : column.offset + len(column) + 1]
 

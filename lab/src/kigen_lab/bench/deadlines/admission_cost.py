@@ -1,9 +1,9 @@
-"""What admission itself costs a trigger: everything that the reader does between two batches, with many queries and
-much that waits.
+"""Measures what admission costs per trigger, with many queries and many waiting tuples.
 
-300 queries with a live stream each and 1,000 tuples of each waiting, every one a basic batch of its own (arrivals lie
-further apart than the slots in which a policy is fed). Measured is the CPU time of the reader's own work: cursors, what
-arrived, the decision, the offset as JSON; and of the policy's decision alone.
+There are 300 queries with a live stream each and 1,000 waiting tuples per query. Each tuple is a basic batch of its
+own, because arrivals lie further apart than the slots in which arrivals are reported to a policy. Two CPU times are
+measured: all work of the reader between two batches (cursors, new arrivals, the decision, the offset as JSON), and the
+policy's decision alone.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from kigen.spark.admission.scheduling import Scheduling
 from kigen.spark.scratch import Committed
 
 QUERIES, WAITING = 300, 1000
-_EVERY_US = 400_000  # between triggers
+_EVERY_US = 400_000  # time between triggers
 _AT_MOST = 4_000_000
 
 
 def measure_admission(
     policy: str, queries: int = QUERIES, waiting: int = WAITING, triggers: int = 50
 ) -> dict[str, Any]:
-    """Medians in ms over `triggers` batches."""
+    """Returns medians in milliseconds over `triggers` batches."""
     rate = 100.0
     text = "".join(
         f"CREATE STREAM s{i} (v BIGINT) FROM synthetic (rate = {rate}, v = 'sequence');\n"
@@ -54,26 +54,28 @@ def measure_admission(
         decided = time.thread_time()
         offset = next_offset(offset, {}, 0, now_us, (queues, taken))
         json.dumps(offset.to_json())
-        if trigger:  # the first hears of everything that waits at once
+        if trigger:  # the first one gets everything that waits at once
             whole.append(time.thread_time() - began)
             decision.append(decided - began)
         now_us += _EVERY_US
-    told = {
+    medians = {
         "policy_ms": measure_decision(policy, queries, waiting),
         "decision_ms": 1000 * median(decision),
         "ms": 1000 * median(whole),
     }
-    return {"policy": policy, "queries": queries, **told}
+    return {"policy": policy, "queries": queries, **medians}
 
 
 def measure_decision(name: str, queries: int = QUERIES, batches: int = WAITING) -> float:
-    """Of a policy alone, with so many basic batches of each query waiting: ms a decision, the median."""
+    """Returns the median milliseconds per decision of a policy alone, with that many basic batches
+    waiting per query.
+    """
     tasks = [ScheduledTask(f"q{i}", 1e6 * (1 + i % 30), False, 50.0) for i in range(queries)]
     policy = make_policy(name, tasks, PolicySettings(phi_us=20_000.0, fixed_us=150_000.0))
     owners, now_us = np.tile(np.arange(queries), batches), batches * 20_000.0
     policy.arrived_many(owners, np.full(len(owners), 3), np.repeat(np.arange(batches) * 20_000.0, queries))
     taken = []
-    for _ in range(1 if name == "all" else 12):  # `all` leaves nothing for a second
+    for _ in range(1 if name == "all" else 12):  # `all` leaves nothing for a second decision
         began = time.thread_time()
         decision = policy.next(now_us)
         taken.append(time.thread_time() - began)

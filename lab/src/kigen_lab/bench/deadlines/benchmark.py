@@ -1,10 +1,9 @@
-"""`kigen bench deadlines`: twenty queries with deadlines on Spark, in real time, under bursts; policies in turn on the
-same arrivals.
+"""Measures what policies miss on Spark: twenty queries with deadlines in real time, under bursts, on the same arrivals.
 
-One stream a query, bursts of four times the mean at moments of their own; every query costs the same. Capacity is what
-`all` gets through when there is always more than enough; F is the length of a batch that holds all tasks and next to no
-work. Both are measured first, in the same session. A load is a share of capacity; the load `safe` is 0.85 * (1 -
-2F/Dmin).
+Every query has a stream of its own with bursts of four times the mean rate at its own moments, and all queries cost the
+same. Capacity is what `all` processes when there is always more than enough. F is the length of a batch with all tasks
+and almost no work. Both are measured first, in the same session. A load is a share of capacity; the load `safe` is 0.85
+* (1 - 2F/Dmin).
 """
 
 from __future__ import annotations
@@ -24,13 +23,15 @@ from kigen_lab.bench.workspace import workspace
 CLASSES_S = (1, 2, 3, 5, 30)
 QUERIES = 20
 SAFE = 0.85
-EVERY_S = (8.0, 12.0)  # streams have periods of their own, so that bursts meet now and then
-LASTING, BURST = 0.1, 6.0  # a tenth of the time, six times what comes between: four times the mean
+EVERY_S = (8.0, 12.0)  # streams have different periods, so that bursts coincide now and then
+LASTING, BURST = 0.1, 6.0  # for a tenth of the time, six times the rate between bursts: four times the mean
 
 
 @dataclass(frozen=True)
 class DeadlinesSettings:
-    seconds: float = 240.0  # a cell
+    """What `kigen bench deadlines` measures."""
+
+    seconds: float = 240.0  # per cell
     loads: tuple[float | str, ...] = ("safe", 0.7, 1.0, 1.3)
     policies: tuple[str, ...] = ("all", "fifo", "edf", "ats1", "pack")
     cost_us: int = 150
@@ -44,7 +45,9 @@ class DeadlinesSettings:
 def app_text(
     rate: float, seconds: float, settings: DeadlinesSettings, arrivals: str = "bursty", cost_us: int | None = None
 ) -> str:
-    """Query i has the deadline of class i modulo the classes; `rate` is of each stream."""
+    """Returns the app. Query i has the deadline of class i modulo the number of classes. `rate` is the rate of each
+    stream.
+    """
     rng = np.random.default_rng(settings.seed)
     cost, firm = settings.cost_us if cost_us is None else cost_us, "FIRM " if settings.firm else ""
     lines = []
@@ -76,8 +79,10 @@ CREATE QUERY q AS SELECT k, v FROM s [ROWS 10] WHERE v > 50 INTO parquet (path =
 
 
 class DeadlinesBench:
-    def __init__(self, settings: DeadlinesSettings, tell: Callable[[str], None]) -> None:
-        self.settings, self._tell = settings, tell
+    """Runs every policy at every load."""
+
+    def __init__(self, settings: DeadlinesSettings, say: Callable[[str], None]) -> None:
+        self.settings, self._say = settings, say
 
     @property
     def steps(self) -> int:
@@ -89,12 +94,12 @@ class DeadlinesBench:
             workspace(settings.out) as work,
             Contestant("kigen_lab.bench.lifetimes.kigen_side", work / "kigen.log") as kigen,
         ):
-            self._tell("what a batch costs that does next to nothing")
+            self._say("fixed cost of a batch")
             idle = self._ask(kigen, work, app_text(10, settings.probe_s / 2, settings, "constant", 0), "all")
             fixed_s = idle["report"]["batch_ms"]["p50"] / 1000
             advance()
-            self._tell("what `all` gets through when there is more than enough")
-            guess = 2.2e6 / settings.cost_us / QUERIES  # more than two cores can do
+            self._say("capacity: what `all` processes when there is more than enough")
+            guess = 2.2e6 / settings.cost_us / QUERIES  # more than two cores can process
             probe = self._ask(
                 kigen, work, app_text(guess, settings.probe_s, settings, "constant"), "all", limit_s=settings.probe_s
             )
@@ -106,7 +111,7 @@ class DeadlinesBench:
                 number = safe if load == "safe" else float(load)
                 text = app_text(number * capacity / QUERIES, settings.seconds, settings)
                 for policy in settings.policies:
-                    self._tell(f"load {load}, {policy}")
+                    self._say(f"load {load}, {policy}")
                     cells.append(
                         cell_of(
                             str(load), number, policy, self._ask(kigen, work, text, policy), fixed_s, settings.seconds
@@ -115,7 +120,7 @@ class DeadlinesBench:
                     advance()
             alone = self._alone(kigen, work)
             advance()
-        self._tell("what admission costs")
+        self._say("what admission costs")
         admission = [measure_admission(policy) for policy in dict.fromkeys(("all", *settings.policies))]
         advance()
         shown = {**asdict(settings), "out": None}
@@ -131,11 +136,13 @@ class DeadlinesBench:
         }
 
     def _alone(self, kigen: Contestant, work: Path) -> dict[str, list[float]]:
-        """One query, no deadline, more than enough to do: tuples a second by `all` and by `pack`, in turns."""
+        """Returns tuples per second of one query without a deadline that always has more than enough to do, with `all`
+        and with `pack`, in turns.
+        """
         rates: dict[str, list[float]] = {"all": [], "pack": []}
         for trial in range(3):
             for policy in rates:
-                self._tell(f"one query alone, {policy}, trial {trial + 1}")
+                self._say(f"one query alone, {policy}, trial {trial + 1}")
                 answer = self._ask(kigen, work, ALONE, policy, limit_s=ALONE_S)
                 rates[policy].append(saturated_rate(answer["commits"]) / QUERIES)
         return rates
@@ -148,8 +155,10 @@ class DeadlinesBench:
 
 
 def saturated_rate(commits: list[tuple[float, int]]) -> float:
-    """Tuples a second of all queries over the last, long batches, in which the fixed cost weighs little. Commits count
-    one query's."""
+    """Returns tuples per second of all queries over the last, long batches, in which the fixed cost matters little.
+
+    Commits count the tuples of one query.
+    """
     long = [c for c in commits if c[1] >= commits[-1][1] / 8]
     (first_s, first), (last_s, last) = long[0] if len(long) > 1 else commits[max(0, len(commits) - 2)], commits[-1]
     if last_s <= first_s:
@@ -158,7 +167,9 @@ def saturated_rate(commits: list[tuple[float, int]]) -> float:
 
 
 def least_sdmr(load: float, fixed_s: float) -> float:
-    """With a fixed cost F and a shortest deadline Dmin, at most 1 - 2F/Dmin of the time is left for work."""
+    """Returns the least share that must be missed: with a fixed cost F and a shortest deadline Dmin, at most 1 -
+    2F/Dmin of the time is left for work.
+    """
     return max(0.0, 1 - (1 - 2 * fixed_s / CLASSES_S[0]) / load)
 
 

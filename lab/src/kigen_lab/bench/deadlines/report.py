@@ -1,5 +1,6 @@
-"""`kigen bench deadlines` as a table and a picture: what each policy misses at each load, class by class, beside the
-bound."""
+"""Shows `kigen bench deadlines` as a table and a picture: what each policy misses at each load, per deadline class,
+beside the bound.
+"""
 
 from __future__ import annotations
 
@@ -49,22 +50,24 @@ def deadlines_table(result: dict[str, Any]) -> RenderableType:
             load, cell["policy"], *shares, *numbers, p95, f"{cell['batches']:,}", f"{cell['batch_ms']['p50']:,.0f} ms"
         )
     machine, fixed_ms = result["machine"], result["fixed_s"] * 1000
-    told = (
+    heading = (
         f"{machine['cores']} cores, {machine['date']}; capacity {result['capacity']:,.0f} tuples/s; F "
         f"{fixed_ms:.0f} ms; "
     )
-    return Group(Text(told + f"{result['settings']['seconds']:.0f} s a cell", style="dim"), table, *_beside(result))
+    return Group(
+        Text(heading + f"{result['settings']['seconds']:.0f} s per cell", style="dim"), table, *_beside(result)
+    )
 
 
 def _beside(result: dict[str, Any]) -> list[Text]:
-    """One query alone, and what admission costs."""
+    """Shows one query alone, and what admission costs."""
     rates = {policy: median(found) for policy, found in result["alone"].items()}
     alone = ", ".join(f"{policy} {rate / 1e6:.2f} M/s" for policy, rate in rates.items())
     costs = ", ".join(f"{one['policy']} {one['policy_ms']:.1f} of {one['ms']:.1f} ms" for one in result["admission"])
     queries = result["admission"][0]["queries"]
     return [
         Text(f"one query without a deadline: {alone}; pack over all {rates['pack'] / rates['all']:.3f}"),
-        Text(f"decision and all of admission, a trigger with {queries} queries: {costs}"),
+        Text(f"decision and all of admission, per trigger with {queries} queries: {costs}"),
     ]
 
 
@@ -93,7 +96,7 @@ def draw_deadlines(result: dict[str, Any], target: Path) -> None:
         right.bar(
             at, [100 * last["classes"][str(c)]["sdmr"] for c in result["classes_s"]], width, color=colour, label=policy
         )
-    left.set_xlabel("load, as a share of what `all` gets through")
+    left.set_xlabel("load, as a share of what `all` processes")
     left.set_title("missed or shed, %", loc="left", fontsize=10)
     right.set_xticks(range(len(result["classes_s"])), [f"{c} s" for c in result["classes_s"]])
     right.set_xlabel("deadline")

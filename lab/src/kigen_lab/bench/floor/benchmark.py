@@ -1,8 +1,7 @@
-"""`kigen bench floor`: what a micro-batch costs before it does anything, and where that goes: Kigen beside plain
-stateful queries.
+"""Measures what a micro-batch costs before it does any work, and in which phases: Kigen and plain stateful queries.
 
-Each side runs in a process of its own with its own Spark and settings; rounds alternate, and each begins with another
-contestant. Batches hold a few tuples and run back to back; the first of each round are left out.
+Each side runs in its own process with its own Spark and settings. Rounds alternate, and each round begins with another
+contestant. Batches hold a few tuples and run back to back. The first batches of each round do not count.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from kigen_lab.bench.machine import describe_machine
 from kigen_lab.bench.worker import Contestant
 from kigen_lab.bench.workspace import workspace
 
-SKIPPED = 5  # batches at the start of a round
+SKIPPED = 5  # batches at the start of each round
 PHASES = {
     "batch": "triggerExecution",
     "which input (latestOffset)": "latestOffset",
@@ -33,15 +32,15 @@ STATE, BETWEEN = "of the job: state commit, sum of partitions", "between commits
 
 @dataclass(frozen=True)
 class FloorSettings:
+    """What `kigen bench floor` measures."""
+
     rounds: int = 3
-    batches: int = 40  # a round
-    tuples: int = 10  # a batch
+    batches: int = 40  # per round
+    tuples: int = 10  # per batch
     out: Path = Path("out/bench")
 
 
-def run_floor_bench(
-    settings: FloorSettings, tell: Callable[[str], None], advance: Callable[[], None]
-) -> dict[str, Any]:
+def run_floor_bench(settings: FloorSettings, say: Callable[[str], None], advance: Callable[[], None]) -> dict[str, Any]:
     machine = describe_machine()
     forms = [form for form in FORMS if missing(form) is None]
     absent = [why for form in FORMS if (why := missing(form)) is not None]
@@ -55,7 +54,7 @@ def run_floor_bench(
         for turn in range(settings.rounds):
             for i in range(len(names)):
                 name = names[(i + turn) % len(names)]
-                tell(f"{name}, round {turn + 1}")
+                say(f"{name}, round {turn + 1}")
                 request = {"folder": str(work), "batches": settings.batches + SKIPPED, "tuples": settings.tuples}
                 answer = (
                     kigen.ask(do="floor", **request) if name == "kigen" else plain.ask(do="floor", form=name, **request)
@@ -70,7 +69,7 @@ def turns(settings: FloorSettings) -> int:
 
 
 def phases_of(answer: dict[str, Any]) -> list[dict[str, float]]:
-    """Milliseconds of each phase, a batch each; a phase that Spark does not tell of is left out."""
+    """Returns the milliseconds of each phase, one number per batch. A phase that Spark does not report is left out."""
     found = []
     for progress in answer["progress"]:
         if progress["batchId"] < SKIPPED or not progress["numInputRows"]:

@@ -1,9 +1,8 @@
-"""The smallest stateful query of plain Structured Streaming, as a user would write it: a count and a mean a group, few
-tuples a batch.
+"""Defines the smallest stateful query of plain Structured Streaming: a count and a mean per group, few tuples per
+batch.
 
-Two forms: transformWithStateInPandas, and the older applyInPandasWithState. Spark's transformWithStateInPandas needs
-the package `protobuf`, which pyspark does not bring along: without it that form is reported as missing, never replaced
-in silence.
+It has two forms, transformWithStateInPandas and the older applyInPandasWithState. The first needs the package
+`protobuf`, which pyspark does not install. Without it the form is reported as missing; it is never replaced silently.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _OUT = "key long, n long, mean double"
 
 
 def missing(form: str) -> str | None:
-    """Why a form cannot run here; None if it can."""
+    """Returns why a form cannot run here, or None if it can."""
     if form == "transformWithStateInPandas" and not _importable("google.protobuf"):
         return "transformWithStateInPandas needs the package protobuf (pip install 'protobuf>=6.33.5')"
     return None
@@ -36,6 +35,8 @@ def _importable(module: str) -> bool:
 
 
 class RunningMean(StatefulProcessor):
+    """Counts tuples and adds up values per key."""
+
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getValueState("mean", _STATE)
 
@@ -46,7 +47,7 @@ class RunningMean(StatefulProcessor):
         yield _result(key, n, total)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: no resources are held."""
 
 
 def running_mean(key: Any, rows: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
@@ -66,7 +67,9 @@ def _result(key: Any, n: int, total: int) -> pd.DataFrame:
 
 
 def floor_query(spark: SparkSession, form: str, tuples: int) -> DataFrame:
-    """Spark's `rate-micro-batch` source gives each trigger the same few rows, at once: batches run back to back."""
+    """Returns a query on Spark's `rate-micro-batch` source, which gives every trigger the same few rows at once, so
+    batches run back to back.
+    """
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", tuples).load()
     groups = source.selectExpr("value % 4 AS key", "value").groupBy("key")
     if form == "transformWithStateInPandas":

@@ -1,10 +1,9 @@
-"""The data and the queries of `kigen bench joins`: bids of which half go to a hot auction, and a side relation that
-comes at one instant.
+"""Defines the data and the queries of `kigen bench joins`.
 
-A bid comes every 100 ms. An auction opens every 16 bids; every 64th is hot, until the next hot one opens, so it gets
-some 500 bids. The other bids go to one of the last hundred auctions. What is drawn does not depend on how the stream is
-cut: 200,000 bids are the first of 2,000,000. Each query has the same meaning once as a continuous query, and once as
-plain SQL over what is alive at an instant.
+A bid arrives every 100 ms. An auction opens every 16 bids. Every 64th auction is hot until the next hot one opens, so
+it gets about 500 bids: half of all. The other bids go to one of the last hundred auctions. A side relation arrives at
+one instant before all bids. The data do not depend on how the stream is cut: 200,000 bids are the first of 2,000,000.
+Each query exists twice with the same meaning: as a continuous query, and as plain SQL over what is alive at an instant.
 """
 
 from __future__ import annotations
@@ -33,11 +32,13 @@ _OPENING, _HOT_EVERY, _RECENT = 16, 64, 100
 
 @dataclass(frozen=True)
 class JoinQuery:
-    name: str  # as the tables show it
-    query: str  # as the app has it
-    columns: tuple[tuple[str, str], ...]  # of the result, with DuckDB's types
+    """One query, as CQL and as SQL."""
+
+    name: str  # in the tables
+    query: str  # in the app
+    columns: tuple[tuple[str, str], ...]  # of the result, with types of DuckDB
     cql: str
-    sql: str  # over bids_now, bids_all and side_all: what the windows hold at an instant
+    sql: str  # over bids_now, bids_all and side_all: the content of the windows at an instant
     streams: tuple[str, ...] = ("bids",)
 
     def app_text(self, paths: dict[str, str]) -> str:
@@ -118,7 +119,7 @@ def bid_time(number: int) -> int:
 
 
 def bids_table(first: int, stop: int) -> pa.Table:
-    """Bids numbered `first` to `stop`."""
+    """Returns the bids `first` to `stop`."""
     pieces = [_piece(number) for number in range(first // _PIECE, -(-stop // _PIECE))]
     table = pa.concat_tables(pieces) if pieces else _piece(0).slice(0, 0)
     return table.slice(first % _PIECE, stop - first).combine_chunks()
@@ -141,7 +142,7 @@ def _piece(number: int) -> pa.Table:
 
 
 def side_table(rows: int = SIDE_ROWS) -> pa.Table:
-    """Before the first bid, all at one instant."""
+    """Returns the side relation: all rows at one instant before the first bid."""
     ts = pa.array(np.full(rows, START_US), pa.int64()).cast(pa.timestamp("us", "UTC"))
     return pa.table(
         [pa.array(np.arange(rows)), pa.array([f"label {i}" for i in range(rows)]), ts], names=["key", "label", "ts"]
@@ -149,14 +150,16 @@ def side_table(rows: int = SIDE_ROWS) -> pa.Table:
 
 
 def kernel_table(table: pa.Table) -> pa.Table:
-    """As connectors give it: positional names, the timestamp once more as `_ts`."""
+    """Returns a table as connectors give it: positional names, and the timestamp again as `_ts`."""
     ts = table["ts"].cast(pa.int64())
     columns = [ts.cast(pa.timestamp("us")) if name == "ts" else table[name] for name in table.column_names]
     return pa.table([*columns, ts], names=[*(f"c{i}" for i in range(len(columns))), "_ts"])
 
 
 def make_data(cache: Path, bids: int) -> dict[str, str]:
-    """The folders of both streams, made if they are not there. A folder appears whole, by a rename."""
+    """Returns the folders of both streams, and makes those that do not exist. A folder appears
+    complete, by a rename.
+    """
     folders = {"bids": cache.absolute() / f"joins-bids-{bids}", "side": cache.absolute() / f"joins-side-{SIDE_ROWS}"}
     for name, folder in folders.items():
         if folder.is_dir():

@@ -1,10 +1,9 @@
-"""`kigen bench joins`: what a join costs against what it gives, by the kernel alone and by the real command, within how
-much memory.
+"""Measures what a join costs relative to its results, in the kernel alone and with the real command, and its memory.
 
 Versions: the join of two aggregates by one key, with more and more versions of it. Queries: a computed key, nested
-aggregates, and a ranked self-join, at two sizes. Between the sizes lies the marginal rate, in which the start of Spark
-is not counted. Trial by trial the queries take turns, and each trial begins with another one. The first trial's results
-are judged by DuckDB.
+aggregates and a ranked self-join, at two sizes. The marginal rate between the two sizes does not include the start of
+Spark. Queries take turns within each trial, and each trial begins with another one. DuckDB checks the results of the
+first trial.
 """
 
 from __future__ import annotations
@@ -22,15 +21,17 @@ from kigen_lab.bench.joins.versions import VersionsRun, flatness, growth, run_ve
 from kigen_lab.bench.machine import describe_machine
 from kigen_lab.bench.workspace import workspace
 
-MOST_FLATNESS = 1.5  # of a version's cost, most versions over fewest
+MOST_FLATNESS = 1.5  # cost of a version with the most versions over that with the fewest
 MOST_WORKERS_MB = 4096
 LEAST_RATE = {"computed": 500_000, "nested": 200_000}
 _VERSION_TRIALS = 3
-Tell = Callable[[str], None]
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class JoinsSettings:
+    """What `kigen bench joins` measures."""
+
     versions: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
     sizes: tuple[int, int] = (200_000, 2_000_000)  # bids
     trials: int = 3
@@ -47,8 +48,10 @@ def joins_settings(quick: bool, out: Path, trials: int | None = None) -> JoinsSe
 
 @dataclass
 class QueryCell:
+    """Runs of one query."""
+
     query: JoinQuery
-    runs: dict[int, list[CommandRun]] = field(default_factory=dict)  # by the number of bids
+    runs: dict[int, list[CommandRun]] = field(default_factory=dict)  # runs by the number of bids
     kernel: list[dict[str, Any]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
@@ -77,15 +80,17 @@ def _size(bids: int, runs: list[CommandRun]) -> dict[str, Any]:
         "workers_mb": max(run.workers_mb for run in runs),
         "tree_mb": max(run.tree_mb for run in runs),
         "agrees": not any(judged) if judged else None,
-        "disagreements": [sentence for told in judged for sentence in told],
+        "disagreements": [sentence for sentences in judged for sentence in sentences],
         "failures": [run.why for run in runs if run.why],
         "trials": [run.to_json() for run in runs],
     }
 
 
 class JoinsBench:
-    def __init__(self, settings: JoinsSettings, tell: Tell) -> None:
-        self.settings, self._tell = settings, tell
+    """Runs versions first, then the queries."""
+
+    def __init__(self, settings: JoinsSettings, say: Say) -> None:
+        self.settings, self._say = settings, say
         self.cells = [QueryCell(query) for query in QUERIES]
 
     @property
@@ -98,7 +103,7 @@ class JoinsBench:
         versions = self._versions(advance)
         for trial in range(self.settings.trials):
             for cell in self._turns(trial):
-                self._tell(f"{cell.query.name}: kernel, trial {trial + 1}")
+                self._say(f"{cell.query.name}: kernel, trial {trial + 1}")
                 cell.kernel.append(run_apart(cell.query, "dt", self.settings.sizes[-1]))
                 advance()
         self._commands(advance)
@@ -113,7 +118,7 @@ class JoinsBench:
             run_versions(min(s.versions), lifetime)  # libraries load on first use
         for trial in range(_VERSION_TRIALS):
             for (lifetime, n), mine in runs.items():
-                self._tell(f"{n:,} versions of one key on each side, {lifetime}, trial {trial + 1}")
+                self._say(f"{n:,} versions of one key on each side, {lifetime}, trial {trial + 1}")
                 mine.append(run_versions(n, lifetime))
                 advance()
         return [summary(n, lifetime, mine) for (lifetime, n), mine in runs.items()]
@@ -128,7 +133,7 @@ class JoinsBench:
             for trial in range(s.trials):
                 for cell in self._turns(trial):
                     for bids in s.sizes:
-                        self._tell(f"{cell.query.name}: kigen run, {bids:,} bids, trial {trial + 1}")
+                        self._say(f"{cell.query.name}: kigen run, {bids:,} bids, trial {trial + 1}")
                         paths = make_data(s.out / "data", bids)
                         run = run_command(cell.query, paths, bids, work, trial == 0, s.timeout_s)
                         cell.runs.setdefault(bids, []).append(run)
@@ -136,8 +141,10 @@ class JoinsBench:
 
 
 def marginal_rate(walls: list[tuple[int, float]]) -> int | None:
-    """Bids per second between two sizes, whose wall times are given; None if there are not two, or the larger was not
-    the slower."""
+    """Returns bids per second between two sizes, given their wall times.
+
+    Returns None if there are not two sizes, or if the larger one was not slower.
+    """
     if len(walls) < 2:
         return None
     (few, short), (many, long) = min(walls), max(walls)
@@ -168,7 +175,9 @@ def result_of(
 
 
 def figures_of(flat: dict[str, float], queries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What is to be reached, what was, and whether that is enough; what was not measured is not reached."""
+    """Returns each figure to reach, what was reached, and whether that is enough. What was not
+    measured is not reached.
+    """
     figures = [
         _figure(f"cost of a version, most over fewest, {method}", MOST_FLATNESS, ratio, False)
         for method, ratio in flat.items()

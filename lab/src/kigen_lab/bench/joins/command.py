@@ -1,5 +1,6 @@
-"""Runs a query of `kigen bench joins` by the real command, in a process of its own: wall time, peak memory, and whether
-DuckDB agrees."""
+"""Runs a query of `kigen bench joins` with the real command in its own process: wall time, peak memory, and DuckDB's
+verdict.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ _MB = 1 << 20
 
 @dataclass(frozen=True)
 class CommandRun:
-    """`why` says what went wrong, if something did. `disagreements`: None if nobody asked DuckDB."""
+    """One run of the command. `why` says what went wrong, if anything. `disagreements` is None if
+    DuckDB was not asked.
+    """
 
     wall_s: float
     tree_mb: int
@@ -42,7 +45,7 @@ class CommandRun:
 def run_command(
     query: JoinQuery, paths: dict[str, str], bids: int, work: Path, judged: bool, timeout_s: float
 ) -> CommandRun:
-    """From the start of the command to its end; the result is judged afterwards, and deleted."""
+    """Measures from the start of the command to its end. The result is judged afterwards and deleted."""
     folder = work / f"{query.query}-{bids}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -74,14 +77,14 @@ def run_command(
 
 
 def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> str:
-    """Empty if it ended well."""
+    """Waits for the command. Returns an empty string if it ended well."""
     try:
         code = process.wait(timeout_s)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         return f"not at its end after {timeout_s:g} s"
-    except BaseException:  # Ctrl-C: the command is in a session of its own
+    except BaseException:  # Ctrl-C does not reach the command, which has its own session
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         raise

@@ -1,7 +1,7 @@
-"""Judges the lines of a query of `kigen bench joins` by DuckDB: at some instants, the rows alive against plain SQL over
-the tuples alive.
+"""Judges results of `kigen bench joins` with DuckDB: at some instants, compares rows that are alive with SQL over the
+tuples alive.
 
-Rows are compared as bags, in the order of their columns: doubles to 1e-9, all else exactly.
+Rows are compared as bags, in the order of their columns: doubles to 1e-9, everything else exactly.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ _TOLERANCE = 1e-9
 
 
 def sample_instants(bids: int, count: int = 5) -> list[int]:
-    """Times of bids, evenly spread; the last bid is among them."""
+    """Returns evenly spread times of bids. The last bid is among them."""
     return sorted({bid_time(bids * i // count - 1) for i in range(1, count + 1) if bids * i // count})
 
 
 class Judge:
+    """A DuckDB connection that knows the input."""
+
     def __init__(self, bids: str, side: str | None, spill: Path | None = None, range_us: int | None = None) -> None:
-        """Bids and side as DuckDB names relations: `'folder/*.parquet'`, or a table's name after `register`. `range_us`
-        is the window over bids, None if it is unbounded."""
+        """Takes bids and side as DuckDB names relations: `'folder/*.parquet'`, or the name of a registered table.
+
+        `range_us` is the window over bids, None if it is unbounded.
+        """
         self._connection = duckdb.connect()
         self._connection.execute("SET TimeZone = 'UTC'")
         if spill is not None:
@@ -40,8 +44,10 @@ class Judge:
         self._connection.close()
 
     def disagreements(self, query: JoinQuery, lines: str, instants: Sequence[int]) -> list[str]:
-        """A sentence for each instant at which the rows differ. `lines` has the result's columns, and `_from`, `_to` in
-        microseconds."""
+        """Returns a sentence for each instant at which rows differ.
+
+        `lines` has the result's columns, and `_from` and `_to` in microseconds.
+        """
         chosen = ", ".join(
             f"epoch_us({name}) AS {name}" if kind == "TIMESTAMP" else name for name, kind in query.columns
         )
@@ -67,7 +73,7 @@ class Judge:
 
 
 def lines_of_csv(path: Path, query: JoinQuery) -> str:
-    """What `--output` wrote, as a SELECT."""
+    """Returns a SELECT that reads what `--output` wrote."""
     kinds = {**{name: "TIMESTAMPTZ" if kind == "TIMESTAMP" else kind for name, kind in query.columns}}
     kinds |= {"_from": "TIMESTAMPTZ", "_to": "TIMESTAMPTZ"}
     given = ", ".join(f"'{name}': '{kind}'" for name, kind in kinds.items())
@@ -79,7 +85,7 @@ def lines_of_csv(path: Path, query: JoinQuery) -> str:
 
 
 def same_rows(expected: pa.Table, got: pa.Table) -> bool:
-    """Both are sorted."""
+    """Compares two sorted lists of rows."""
     if expected.num_rows != got.num_rows or expected.num_columns != got.num_columns:
         return False
     return all(_same(a, b) for a, b in zip(expected.columns, got.columns, strict=True))

@@ -1,8 +1,7 @@
-"""The kernel alone on the queries of `kigen bench joins`: bids per second, pairs looked at, and the peak of a process
-that does only this.
+"""Runs the kernel alone on the queries of `kigen bench joins`: bids per second, pairs looked at, and peak memory.
 
-Tables in, tables out; neither encoding nor files are counted. `python -m kigen_lab.bench.joins.kernel QUERY LIFETIME
-BIDS` prints JSON.
+Input and output are tables; neither encoding nor files are measured. `python -m kigen_lab.bench.joins.kernel QUERY
+LIFETIME BIDS` prints JSON.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def make_kernel(text: str, lifetime: str) -> TaskRuntime:
 
 
 def pairs_formed(kernel: TaskRuntime) -> int:
-    """Pairs that its joins have looked at."""
+    """Returns how many pairs the kernel's joins have looked at."""
     return sum(operator.formed for operator in kernel.operators if isinstance(operator, JoinBase))
 
 
@@ -69,7 +68,7 @@ def run_query(query: JoinQuery, lifetime: str, bids: int, block: int = BLOCK_ROW
 
 
 def run_apart(query: JoinQuery, lifetime: str, bids: int) -> dict[str, Any]:
-    """The same in a process of its own."""
+    """Does the same in a process of its own."""
     command = [sys.executable, "-m", "kigen_lab.bench.joins.kernel", query.query, lifetime, str(bids)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""The numbers of `kigen bench joins` as tables and as a picture."""
+"""Shows the numbers of `kigen bench joins` as tables and as a picture."""
 
 from __future__ import annotations
 
@@ -100,7 +100,9 @@ def _whole(value: float | None) -> str:
 
 
 def draw_joins(result: dict[str, Any], target: Path) -> None:
-    """Left: a version's cost against how many there are; middle: events per second; right: memory of the workers."""
+    """Draws a version's cost against the number of versions (left), events per second (middle) and the memory of
+    workers (right).
+    """
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

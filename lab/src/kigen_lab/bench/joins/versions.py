@@ -1,8 +1,7 @@
-"""The join of two aggregates by one key that all tuples share: n versions of it on each side, each of which meets one
-or two of the other.
+"""Measures the join of two aggregates by one key that all tuples share.
 
-Time is taken around the join operator alone, and around whole steps. A trial repeats small runs, so that it is not too
-short to measure.
+There are n versions on each side, and each meets one or two of the other. Time is taken around the join operator alone,
+and around whole steps. A trial repeats small runs, so that it is long enough to measure.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from kigen.lifetimes.joins.join import JoinBase
 from kigen_lab.bench.joins.kernel import make_kernel, pairs_formed
 from kigen_lab.bench.lifetimes.data import START_US
 
-BLOCK_ROWS = 100_000  # of each stream
-_LEAST = 50_000  # versions of a side in a trial
+BLOCK_ROWS = 100_000  # per stream
+_LEAST = 50_000  # versions per side and trial
 _APART_US = 1_000
 _COLUMNS = "(k BIGINT, v BIGINT, ts TIMESTAMP)"
 APP = (
@@ -44,6 +43,8 @@ class VersionsRun:
 
 
 class _Clock:
+    """Measures the time of one operator."""
+
     def __init__(self) -> None:
         self.seconds = 0.0
 
@@ -51,7 +52,7 @@ class _Clock:
         operator.pieces = self._around(operator.pieces)
 
     def _around(self, pieces: Callable[[Any, int], Iterator[Any]]) -> Callable[[Any, int], Iterator[Any]]:
-        """Counts while the operator makes a piece, not while those behind it use it."""
+        """Counts time while the operator makes a piece, not while later operators use it."""
 
         def timed(inputs: Any, now: int) -> Iterator[Any]:
             made = pieces(inputs, now)
@@ -67,7 +68,7 @@ class _Clock:
 
 
 def run_versions(n: int, lifetime: str) -> VersionsRun:
-    """One trial."""
+    """Does one trial."""
     repeats = max(1, _LEAST // n)
     runs = [_once(n, lifetime) for _ in range(repeats)]
     return VersionsRun(
@@ -99,7 +100,7 @@ def _once(n: int, lifetime: str) -> VersionsRun:
 
 
 def _table(side: int, first: int, stop: int) -> pa.Table:
-    """Left and right tuples in turns."""
+    """Returns left and right tuples in turns."""
     number = np.arange(first, stop, dtype=np.int64)
     ts = pa.array(START_US + (2 * number + side) * _APART_US)
     columns = [pa.array(np.full(len(number), 7)), pa.array(number % 97 + 1), ts.cast(pa.timestamp("us")), ts]
@@ -119,7 +120,7 @@ def summary(n: int, lifetime: str, runs: list[VersionsRun]) -> dict[str, Any]:
 
 
 def flatness(cells: list[dict[str, Any]], key: str = "join_us") -> dict[str, float]:
-    """What a version costs with the most versions, over what it costs with the fewest; by method."""
+    """Returns the cost of a version with the most versions over that with the fewest, by method."""
     found = {}
     for lifetime in dict.fromkeys(cell["lifetime"] for cell in cells):
         mine = sorted((cell["versions"], cell[key]) for cell in cells if cell["lifetime"] == lifetime)
@@ -128,8 +129,10 @@ def flatness(cells: list[dict[str, Any]], key: str = "join_us") -> dict[str, flo
 
 
 def growth(cells: list[dict[str, Any]], key: str = "join_us") -> dict[str, float]:
-    """What a version costs with the most versions, over the least that one costs: few versions hardly pay for a step's
-    fixed cost."""
+    """Returns the cost of a version with the most versions over the least cost of a version.
+
+    Few versions hardly pay for the fixed cost of a step.
+    """
     found = {}
     for lifetime in dict.fromkeys(cell["lifetime"] for cell in cells):
         mine = [(cell["versions"], cell[key]) for cell in cells if cell["lifetime"] == lifetime]

@@ -1,8 +1,8 @@
-"""`kigen bench lifetimes`: the paper's six queries, end to end on Spark, beside plain Structured Streaming and the
-kernel alone.
+"""Measures the lifetime paper's six queries end to end on Spark, in plain Structured Streaming and in the kernel alone.
 
-Trial by trial the contestants take turns, and each trial begins with another one, so that whatever else the machine
-does meets all of them. Each contestant's result rows are counted and compared: a fast wrong answer is reported as such.
+Contestants take turns within each trial, and each trial begins with another one, so that other load on the machine
+affects all of them. The result rows of all contestants are counted and compared: a fast wrong answer is reported as
+wrong.
 """
 
 from __future__ import annotations
@@ -23,31 +23,33 @@ from kigen_lab.bench.worker import Contestant, ContestantFailed
 from kigen_lab.bench.workspace import workspace
 
 FILE_ROWS = 250_000
-PLAIN_FILES_A_BATCH = 4  # for what is slow in plain Structured Streaming
-PLAIN_TUPLES_A_BATCH = 4_000_000  # of stateless queries: as many as Kigen's largest batches hold
-TAIL_ROWS = 64  # rows that may be open at the end of one side and not of the other
-Tell = Callable[[str], None]
+PLAIN_FILES_PER_BATCH = 4  # for queries that are slow in plain Structured Streaming
+PLAIN_TUPLES_PER_BATCH = 4_000_000  # for stateless queries: as many as Kigen's largest batches hold
+TAIL_ROWS = 64  # rows that may be undetermined at the end on one side only
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Settings:
+    """What `kigen bench lifetimes` measures."""
+
     queries: tuple[str, ...] = tuple(q.name for q in QUERIES)
     windows: tuple[int, ...] = WINDOWS
     kinds: tuple[str, ...] = KINDS
     lifetimes: tuple[str, ...] = ("dt", "nt")
     trials: int = 3
-    nt_trials: int = 3  # of the negative-tuple method end to end, which no figure asks for
-    # at least so many a run end to end, half of it for joins and groups: enough for batches to grow to their size
+    nt_trials: int = 3  # of the negative-tuple method end to end, which no target concerns
+    # At least so many per run end to end, half of it for joins and groups, so that batches grow to their full size.
     tuples: int = 24_000_000
-    kernel_tuples: int = 4_000_000  # and for the kernel alone
-    exactly: bool = False  # so many, however large the window: then some windows are never full
-    plain_tuples: int = 400_000  # for what is slow in plain Structured Streaming
+    kernel_tuples: int = 4_000_000  # per run of the kernel alone
+    exactly: bool = False  # use exactly `tuples`, even if large windows are then never full
+    plain_tuples: int = 400_000  # for queries that are slow in plain Structured Streaming
     batch_rows: int = 500_000
     out: Path = Path("out/bench")
     memory: bool = True
 
     def tuples_for(self, query: PaperQuery, window: int) -> int:
-        """Whole batches, at least five, and some more when the window is full."""
+        """Returns a number of tuples that makes whole batches: at least five, and more when the window is full."""
         return self._whole_batches(self.tuples // 2 if query.stateful and not self.exactly else self.tuples, window)
 
     def kernel_tuples_for(self, window: int) -> int:
@@ -62,7 +64,7 @@ class Settings:
 
 @dataclass
 class Cell:
-    """One query, kind of window and size: what every contestant did, trial by trial."""
+    """One query with one kind and size of window: what every contestant did in each trial."""
 
     query: PaperQuery
     kind: str
@@ -71,7 +73,7 @@ class Cell:
     why_not_plain: str | None
     plain_tuples: int | None = None
     plain_store: str | None = None
-    rates: dict[str, list[float]] = field(default_factory=dict)  # contestant -> tuples a second, a trial each
+    rates: dict[str, list[float]] = field(default_factory=dict)  # contestant -> tuples per second, one number per trial
     rows: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
@@ -80,12 +82,14 @@ class Cell:
 
 
 class LifetimesBench:
-    def __init__(self, settings: Settings, tell: Tell) -> None:
-        self.settings, self._tell = settings, tell
+    """Runs all cells. If a contestant fails, what was measured so far is kept."""
+
+    def __init__(self, settings: Settings, say: Say) -> None:
+        self.settings, self._say = settings, say
         self._work = settings.out
-        self._stores: dict[str, str] = {}  # query -> the state store that was faster
+        self._stores: dict[str, str] = {}  # query -> its faster state store
         self._store_rates: dict[str, dict[str, float]] = {}
-        self.failed: str | None = None  # why it ended before the end
+        self.failed: str | None = None  # why it ended early
 
     @property
     def cells(self) -> list[Cell]:
@@ -110,7 +114,7 @@ class LifetimesBench:
         ):
             try:
                 self._run_cells(cells, kigen, plain, advance)
-            except (ContestantFailed, KeyboardInterrupt) as error:  # what was measured stays
+            except (ContestantFailed, KeyboardInterrupt) as error:  # what was measured is kept
                 self.failed = str(error) or "interrupted"
         if self.settings.memory and self.failed is None:
             memory = list(self._memory())
@@ -118,7 +122,7 @@ class LifetimesBench:
 
     def _run_cells(self, cells: list[Cell], kigen: Contestant, plain: Contestant, advance: Callable[[], None]) -> None:
         for name in self.settings.queries:
-            self._tell(f"{name}: warming up")
+            self._say(f"{name}: warming up")
             self._warm_up(BY_NAME[name], kigen, plain)
             for cell in (c for c in cells if c.query.name == name):
                 for trial in range(self.settings.trials):
@@ -136,7 +140,7 @@ class LifetimesBench:
             turns.append(("plain", partial(self._plain, cell, plain)))
         for i in range(len(turns)):
             contestant, run = turns[(i + trial) % len(turns)]
-            self._tell(f"{cell.query.name} {cell.kind} {cell.window:,}: {contestant}, trial {trial + 1}")
+            self._say(f"{cell.query.name} {cell.kind} {cell.window:,}: {contestant}, trial {trial + 1}")
             rate, rows = run()
             cell.rates.setdefault(contestant, []).append(rate)
             if cell.rows.setdefault(contestant, rows) != rows:
@@ -168,21 +172,24 @@ class LifetimesBench:
     def _ask_plain(self, query: PaperQuery, window: int, tuples: int, plain: Contestant, store: str) -> dict[str, Any]:
         if query.stateful:
             slow = min(tuples, self.settings.plain_tuples)
-            data, files = self._data(query, slow, slow // (5 * PLAIN_FILES_A_BATCH)), PLAIN_FILES_A_BATCH
+            data, files = self._data(query, slow, slow // (5 * PLAIN_FILES_PER_BATCH)), PLAIN_FILES_PER_BATCH
         else:
             data = self._data(query, tuples)
-            files = max(1, PLAIN_TUPLES_A_BATCH // (data.file_rows * len(query.streams)))
-        request = {"query": query.name, "window": window, "paths": data.paths, "files_a_batch": files, "store": store}
+            files = max(1, PLAIN_TUPLES_PER_BATCH // (data.file_rows * len(query.streams)))
+        request = {"query": query.name, "window": window, "paths": data.paths, "files_per_batch": files, "store": store}
         return plain.ask(do="run", **request, out=str(self._work / "plain"))
 
     def _data(self, query: PaperQuery, tuples: int, file_tuples: int | None = None) -> Data:
-        """Files of a quarter of a million tuples over all streams; of fewer, if that left less than five batches of
-        them."""
-        rows = file_tuples or min(FILE_ROWS, max(1, tuples // (4 * PLAIN_FILES_A_BATCH)))
+        """Returns files of a quarter of a million tuples over all streams, or smaller ones if that gave fewer than five
+        batches.
+        """
+        rows = file_tuples or min(FILE_ROWS, max(1, tuples // (4 * PLAIN_FILES_PER_BATCH)))
         return make_data(self.settings.out / "data", query.streams, tuples, max(1, rows // len(query.streams)))
 
     def _warm_up(self, query: PaperQuery, kigen: Contestant, plain: Contestant) -> None:
-        """Both sides once, unmeasured; then plain's state stores, of which the faster one competes."""
+        """Runs both sides once without measuring. Then compares the state stores of plain Spark; the faster one
+        competes.
+        """
         window, tuples = min(self.settings.windows), 2 * self.settings.batch_rows
         for lifetime in self.settings.lifetimes:
             self._kigen(Cell(query, self.settings.kinds[0], window, tuples, None), kigen, lifetime)
@@ -192,7 +199,7 @@ class LifetimesBench:
         self._ask_plain(
             query,
             window,
-            self.settings.plain_tuples // 5 if query.stateful else 2 * PLAIN_TUPLES_A_BATCH,
+            self.settings.plain_tuples // 5 if query.stateful else 2 * PLAIN_TUPLES_PER_BATCH,
             plain,
             "memory",
         )
@@ -205,8 +212,11 @@ class LifetimesBench:
             self._stores[query.name] = max(rates, key=lambda store: rates[store])
 
     def _check(self, cell: Cell) -> None:
-        """Kigen and the kernel give the same number of rows on the same tuples, by either method; plain Spark does, but
-        for the tail."""
+        """Compares row counts.
+
+        Kigen and the kernel must give the same number of rows for the same tuples, with both methods. Plain Spark must
+        agree up to the tail.
+        """
         reference = run_kernel(cell.query, cell.kind, cell.window, "dt", cell.tuples, self.settings.batch_rows).rows
         for name, rows in cell.rows.items():
             if name.startswith("kigen") and rows != reference:
@@ -229,7 +239,7 @@ class LifetimesBench:
         for name in self.settings.queries:
             for kind in self.settings.kinds:
                 for lifetime in self.settings.lifetimes:
-                    self._tell(f"{name} {kind} {window:,}: memory, {lifetime}")
+                    self._say(f"{name} {kind} {window:,}: memory, {lifetime}")
                     yield window_memory(BY_NAME[name], kind, window, lifetime)
 
     def _result(self, machine: dict[str, Any], cells: list[Cell], memory: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""The paper's streams as folders of parquet files: made once a size, kept in a cache folder, the same bytes every time.
+"""Writes the paper's streams as folders of parquet files.
 
-STRu: (a,0,v) (a,1,u) (b,2,w) (b,3,v) (a,4,v) ..., one tuple a millisecond. STRb0 and STRb1: (535,a,0) (536,b,1) ...,
-one a millisecond each, STRb1 half a millisecond later. Vectorised: a million tuples take some 50 ms.
+STRu is (a,0,v) (a,1,u) (b,2,w) (b,3,v) (a,4,v) ..., one tuple per millisecond. STRb0 and STRb1 are (535,a,0) (536,b,1)
+..., one tuple per millisecond each, STRb1 half a millisecond later. Each size is made once, kept in a cache folder, and
+always has the same bytes. Cost: a million tuples take about 50 ms.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _LETTERS = ("a", "b", "c", "d", "e")
 
 
 def stream_table(stream: str, first: int, stop: int) -> pa.Table:
-    """Tuples `first` to `stop` of a stream: ca, cb, cc, ts."""
+    """Returns tuples `first` to `stop` of a stream: ca, cb, cc, ts."""
     number = np.arange(first, stop, dtype=np.int64)
     late_us = STEP_US // 2 if stream == "strb1" else 0
     ts = pa.array(START_US + late_us + number * STEP_US, pa.int64()).cast(pa.timestamp("us", "UTC"))
@@ -40,7 +41,7 @@ def _cycle(values: list[str], number: np.ndarray[tuple[int], np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class Data:
-    """`tuples` over all streams together, in files of `file_rows`."""
+    """Folders of streams with `tuples` over all streams together, in files of `file_rows`."""
 
     streams: tuple[str, ...]
     tuples: int
@@ -53,7 +54,7 @@ class Data:
 
 
 def make_data(cache: Path, streams: tuple[str, ...], tuples: int, file_rows: int) -> Data:
-    """The folders of a size, made if they are not there. A folder appears whole, by a rename."""
+    """Returns the folders of a size, and makes those that do not exist. A folder appears complete, by a rename."""
     each = max(1, tuples // len(streams))
     paths = {}
     for stream in streams:
@@ -75,6 +76,6 @@ def _write(stream: str, tuples: int, file_rows: int, folder: Path) -> None:
 
 
 def arrow_tuple_bytes(stream: str, window: int) -> float:
-    """What a tuple of a window takes in Arrow, its declared columns alone."""
+    """Returns the bytes that a tuple of a window takes in Arrow, counting its declared columns only."""
     rows = min(window, 100_000)
     return float(stream_table(stream, 0, rows).nbytes) / rows

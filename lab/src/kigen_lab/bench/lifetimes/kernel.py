@@ -1,8 +1,7 @@
-"""The kernel alone: TaskRuntime without Spark, encoded blocks in (Arrow IPC), encoded blocks out, as large as a batch
-of the engine.
+"""Runs the kernel alone: TaskRuntime without Spark, on blocks as large as a batch of the engine.
 
-Decoding and encoding are inside the measured time, making the input is not. Steady state as everywhere
-(kigen_lab.bench.steady).
+Blocks come in and go out as Arrow IPC bytes. Decoding and encoding are measured, making the input is not. Steady state
+is defined in kigen_lab.bench.steady.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from kigen.plan import bind
 from kigen.plan.tasks import extract_tasks
 from kigen_lab.bench.lifetimes.data import stream_table
 from kigen_lab.bench.lifetimes.queries import PaperQuery, app_text, query_name
-from kigen_lab.bench.steady import Mark, steady_rate
+from kigen_lab.bench.steady import BatchEnd, steady_rate
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """What one step is given: of each stream a block of c0, c1, ... and `_ts` as Arrow IPC bytes."""
+    """Input of one step: for each stream a block of c0, c1, ... and `_ts` as Arrow IPC bytes."""
 
     blocks: dict[str, bytes]
     tuples: int
@@ -33,21 +32,23 @@ class Encoded:
 
 @dataclass(frozen=True)
 class KernelRun:
+    """Result of one run."""
+
     tuples: int
     rows: int
-    rate: float  # tuples a second, steady
+    rate: float  # tuples per second in steady state
 
 
 def run_kernel(query: PaperQuery, kind: str, window: int, lifetime: str, tuples: int, block_rows: int) -> KernelRun:
     kernel = make_kernel(query, kind, window, lifetime)
     given = list(encoded_blocks(query, tuples, block_rows))
-    marks, rows, done = [], 0, 0
+    ends, rows, done = [], 0, 0
     gc.collect()
     for piece in given:
         rows += step(kernel, query, piece)
         done += piece.tuples
-        marks.append(Mark(time.perf_counter(), done))
-    return KernelRun(done, rows, steady_rate(marks, window))
+        ends.append(BatchEnd(time.perf_counter(), done))
+    return KernelRun(done, rows, steady_rate(ends, window))
 
 
 def make_kernel(query: PaperQuery, kind: str, window: int, lifetime: str) -> TaskRuntime:
@@ -65,7 +66,7 @@ def encoded_blocks(query: PaperQuery, tuples: int, block_rows: int) -> Iterator[
 
 
 def step(kernel: TaskRuntime, query: PaperQuery, piece: Encoded) -> int:
-    """One step from bytes to bytes; gives the number of result rows."""
+    """Does one step from bytes to bytes. Returns the number of result rows."""
     inputs = {
         name: StreamInput([pa.ipc.open_stream(block).read_all()], ended=piece.last)
         for name, block in piece.blocks.items()
@@ -79,7 +80,7 @@ def step(kernel: TaskRuntime, query: PaperQuery, piece: Encoded) -> int:
 
 
 def _kernel_table(stream: str, first: int, stop: int) -> pa.Table:
-    """As connectors give it: positional names, the timestamp once more as `_ts`."""
+    """Returns a table as connectors give it: positional names, and the timestamp again as `_ts`."""
     table = stream_table(stream, first, stop)
     ts = table["ts"].cast(pa.int64())
     columns = [table["ca"], table["cb"], table["cc"], ts.cast(pa.timestamp("us")), ts]

@@ -1,6 +1,6 @@
-"""Kigen's side of a benchmark: the engine from parquet files to parquet files, in one session that has been warmed.
+"""Runs the engine from parquet files to parquet files, in one warm session.
 
-Run as a process of its own: `python -m kigen_lab.bench.lifetimes.kigen_side`.
+It is a process of its own: `python -m kigen_lab.bench.lifetimes.kigen_side`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kigen.engine import Engine
 from kigen.plan import bind
 from kigen_lab.bench.lifetimes.data import make_data
 from kigen_lab.bench.lifetimes.queries import BY_NAME, PaperQuery, app_text, query_name
-from kigen_lab.bench.steady import Mark, steady_rate
+from kigen_lab.bench.steady import BatchEnd, steady_rate
 from kigen_lab.bench.worker import Answer, serve
 
 _FLOOR_APP = """
@@ -36,7 +36,9 @@ def run_end_to_end(
     out: Path,
     batch_rows: int | None = None,
 ) -> Answer:
-    """One run; every result row is written to `out`, then deleted. `rate` is in tuples a second, in steady state."""
+    """Does one run. All result rows are written to `out` and then deleted. `rate` is tuples per
+    second in steady state.
+    """
     shutil.rmtree(out, ignore_errors=True)
     app = bind(app_text(query, kind, window, paths, str(out.absolute())))
     options: dict[str, Any] = {} if batch_rows is None else {"batch_rows": batch_rows}
@@ -47,12 +49,12 @@ def run_end_to_end(
         result = run.stop()
     shutil.rmtree(out, ignore_errors=True)
     counts = result.report["queries"][query_name(query)]
-    marks = [Mark(at_s, tuples) for at_s, tuples in run.commits]
-    return {"tuples": counts["in"], "rows": counts["out"], "batches": len(marks), "rate": steady_rate(marks, window)}
+    ends = [BatchEnd(at_s, tuples) for at_s, tuples in run.commits]
+    return {"tuples": counts["in"], "rows": counts["out"], "batches": len(ends), "rate": steady_rate(ends, window)}
 
 
 def run_floor(engine: Engine, folder: Path, batches: int, tuples: int) -> Answer:
-    """Batches of a few tuples, back to back; what Spark says of each, and the time between commits."""
+    """Runs batches of a few tuples back to back. Returns what Spark reports for each, and the times of commits."""
     data = make_data(folder / "data", ("stru",), batches * tuples, batches * tuples)
     into = folder / "kigen-floor"
     shutil.rmtree(into, ignore_errors=True)
@@ -73,8 +75,9 @@ def run_floor(engine: Engine, folder: Path, batches: int, tuples: int) -> Answer
 def run_deadlines(
     engine: Engine, text: str, folder: Path, policy: str, partitions: int | None, limit_s: float | None
 ) -> Answer:
-    """Live, until all streams have ended or the time is over; then the report, and when how many tuples were
-    through."""
+    """Runs live until all streams have ended or the time is over. Returns the report, and how many tuples were done
+    when.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     app = replace(bind(text), directory=str(folder))

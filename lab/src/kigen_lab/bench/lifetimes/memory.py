@@ -1,8 +1,7 @@
-"""What a tuple of a full window takes in the kernel: as saved state, and as growth of a fresh process, against its size
-in Arrow.
+"""Measures what a tuple of a full window takes in the kernel: in saved state and in a fresh process, relative to Arrow.
 
-Run as a process of its own, so that nothing else's memory is counted: `python -m kigen_lab.bench.lifetimes.memory QUERY
-KIND WINDOW LIFETIME`.
+It runs in its own process, so that no other memory is counted: `python -m kigen_lab.bench.lifetimes.memory QUERY KIND
+WINDOW LIFETIME`.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from kigen_lab.bench.lifetimes.data import arrow_tuple_bytes
 from kigen_lab.bench.lifetimes.kernel import encoded_blocks, make_kernel, step
 from kigen_lab.bench.lifetimes.queries import BY_NAME, PaperQuery
 
-_BLOCK_ROWS = 50_000  # small: what a step needs for itself should not be taken for state
-SMALLEST_WINDOW = 100_000  # below it, what is fixed hides what a tuple takes
+_BLOCK_ROWS = 50_000  # small, so that the memory of a step is not taken for state
+SMALLEST_WINDOW = 100_000  # below it, fixed costs hide the cost per tuple
 
 
 def window_memory(query: PaperQuery, kind: str, window: int, lifetime: str) -> dict[str, Any]:
-    """Bytes a window tuple; measured in a process of its own."""
+    """Returns the bytes per tuple of the window, measured in a process of its own."""
     command = [sys.executable, "-m", "kigen_lab.bench.lifetimes.memory", query.name, kind, str(window), lifetime]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     measured: dict[str, Any] = json.loads(done.stdout)
@@ -56,7 +55,7 @@ def measure(query: PaperQuery, kind: str, window: int, lifetime: str) -> dict[st
 
 
 def _fill(query: PaperQuery, kind: str, window: int, lifetime: str) -> Any:
-    """A kernel whose window is full, and has slid by a tenth."""
+    """Returns a kernel whose window is full and has slid by a tenth."""
     kernel = make_kernel(query, kind, window, lifetime)
     for piece in encoded_blocks(query, window + max(2, window // 10), min(_BLOCK_ROWS, window)):
         if not piece.last:
@@ -67,7 +66,7 @@ def _fill(query: PaperQuery, kind: str, window: int, lifetime: str) -> Any:
 def _resident_bytes() -> int:
     gc.collect()
     pa.default_memory_pool().release_unused()
-    with contextlib.suppress(OSError, AttributeError):  # another C library: freed memory may then be counted
+    with contextlib.suppress(OSError, AttributeError):  # another C library: freed memory may be counted
         ctypes.CDLL("libc.so.6").malloc_trim(0)
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 

@@ -1,5 +1,6 @@
-"""Throughput against window size, both logarithmic, one panel a query: the paper's figure 4, with plain Spark and the
-kernel."""
+"""Draws throughput against window size, both logarithmic, a panel per query: figure 4 of the paper with plain Spark and
+the kernel.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def draw_throughput(result: dict[str, Any], target: Path) -> None:
         else:
             axis.set_visible(False)
     for row in axes:
-        row[0].set_ylabel("tuples a second")
+        row[0].set_ylabel("tuples per second")
     handles: dict[str, Any] = {}
     for axis in axes.flat:
         handles |= {line.get_label(): line for line in axis.get_lines()}

@@ -1,8 +1,7 @@
-"""The paper's queries in plain Structured Streaming, as a good user would write them: native where it can be, rows with
-their lifetimes.
+"""Writes the paper's queries in plain Structured Streaming as a good user would: native where possible, with lifetimes.
 
-The sliding average has no native form: per group, the tuples of the window are kept in state, and each batch computes
-all changes between its tuples at once with numpy (births and deaths sorted, cumulated, cut into intervals).
+The sliding average has no native form. For each group, state keeps the tuples of the window. Each batch computes all
+changes between its tuples at once with numpy: it sorts births and deaths, cumulates them and cuts them into intervals.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ _SCHEMAS = {
     "strb0": "ca long, cb string, cc long, ts timestamp",
     "strb1": "ca long, cb string, cc long, ts timestamp",
 }
-_STATE = "ts binary, cb binary, since long"  # tuples of the window; from when on nothing has been emitted
+_STATE = "ts binary, cb binary, since long"  # tuples of the window, and the time from which nothing was emitted
 
 
-def read(spark: SparkSession, stream: str, path: str, files_a_batch: int) -> DataFrame:
-    return spark.readStream.schema(_SCHEMAS[stream]).option("maxFilesPerTrigger", files_a_batch).parquet(path)
+def read(spark: SparkSession, stream: str, path: str, files_per_batch: int) -> DataFrame:
+    return spark.readStream.schema(_SCHEMAS[stream]).option("maxFilesPerTrigger", files_per_batch).parquet(path)
 
 
 def plain_query(name: str, streams: list[DataFrame], size_ms: int) -> DataFrame:
-    """`size_ms` is the window of each stream."""
+    """Returns the query of that name. `size_ms` is the window of each stream."""
     window = fn.expr(f"interval {size_ms} milliseconds")
     if name == "selection":
         return _alive(streams[0].where("cb > 3"), window)
@@ -48,7 +47,9 @@ def _alive(frame: DataFrame, window: Column) -> DataFrame:
 
 
 def _join(left: DataFrame, right: DataFrame, size_ms: int) -> DataFrame:
-    """Watermarks and time bounds on both sides: Spark can forget tuples that nothing can meet any more."""
+    """Joins with watermarks and time bounds on both sides, so that Spark can forget tuples that cannot meet anything
+    any more.
+    """
     mine = left.withWatermark("ts", "0 seconds").alias("l")
     other = (
         right.select(*(fn.col(c).alias(f"{c}_1") for c in right.columns)).withWatermark("ts_1", "0 seconds").alias("r")
@@ -78,7 +79,9 @@ def _average(frame: DataFrame, size_ms: int) -> DataFrame:
 
 
 def average_step(frames: Iterator[pd.DataFrame], state: Any, size_us: int) -> pd.DataFrame:
-    """All changes of one group's average up to its newest tuple; the interval still open waits for the next batch."""
+    """Returns all changes of one group's average up to its newest tuple. The interval that is still open waits for the
+    next batch.
+    """
     given = list(frames)
     ts = np.concatenate([f["ts"].to_numpy(np.int64) for f in given])
     cb = np.concatenate([f["cb"].to_numpy(np.int64) for f in given])

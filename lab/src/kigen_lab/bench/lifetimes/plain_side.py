@@ -1,7 +1,6 @@
-"""Plain Structured Streaming's side of a benchmark: Spark's defaults, with what any guide tells a user to set
-(partitions, memory).
+"""Runs plain Structured Streaming with Spark's defaults and what any guide tells users to set: partitions and memory.
 
-Run as a process of its own: `python -m kigen_lab.bench.lifetimes.plain_side`.
+It is a process of its own: `python -m kigen_lab.bench.lifetimes.plain_side`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kigen_lab.bench.floor.plain_floor import floor_query
 from kigen_lab.bench.lifetimes.plain_queries import plain_query, read
 from kigen_lab.bench.lifetimes.queries import BY_NAME, PaperQuery
-from kigen_lab.bench.steady import Mark, steady_rate
+from kigen_lab.bench.steady import BatchEnd, steady_rate
 from kigen_lab.bench.worker import Answer, serve
 
 _PACKAGE = "org.apache.spark.sql.execution.streaming.state"
@@ -31,7 +30,7 @@ def start_plain() -> SparkSession:
     cores = os.cpu_count() or 1
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
     settings = {
-        # a state store and a Python worker each: the default of 200 takes seconds a batch
+        # Each has a state store and a Python worker: the default of 200 takes seconds per batch.
         "spark.sql.shuffle.partitions": cores,
         "spark.driver.memory": f"{max(1, memory_gb // 3)}g",
         "spark.driver.host": "127.0.0.1",
@@ -53,15 +52,16 @@ def run_plain(
     query: PaperQuery,
     window: int,
     paths: dict[str, str],
-    files_a_batch: int,
+    files_per_batch: int,
     store: str,
     out: Path,
 ) -> Answer:
-    """One run; every result row is written to parquet files, counted, deleted. `rate` is in tuples a second, in steady
-    state."""
+    """Does one run. All result rows are written to parquet files, counted and deleted. `rate` is tuples per second in
+    steady state.
+    """
     shutil.rmtree(out, ignore_errors=True)
     spark.conf.set(_PROVIDER, STORES[store])
-    streams = [read(spark, name, paths[name], files_a_batch) for name in query.streams]
+    streams = [read(spark, name, paths[name], files_per_batch) for name in query.streams]
     results = plain_query(query.name, streams, query.window_size(window))
     target, checkpoint = str(out.absolute() / "rows"), str(out.absolute() / "checkpoint")
     writer = results.writeStream.format("parquet").option("path", target).option("checkpointLocation", checkpoint)
@@ -70,27 +70,30 @@ def run_plain(
     batches = [b for b in _progress(running) if b["numInputRows"] > 0]
     rows = spark.read.parquet(target).count()
     shutil.rmtree(out, ignore_errors=True)
-    marks = marks_of(batches)
+    ends = batch_ends(batches)
     return {
-        "tuples": marks[-1].tuples,
+        "tuples": ends[-1].tuples,
         "rows": rows,
-        "batches": len(marks),
-        "rate": steady_rate(marks, window),
+        "batches": len(ends),
+        "rate": steady_rate(ends, window),
         "store": store,
     }
 
 
-def marks_of(batches: list[dict[str, Any]]) -> list[Mark]:
-    """Batches end to end: whatever lies between two of them is not counted."""
-    marks, at_ms, tuples = [], 0, 0
+def batch_ends(batches: list[dict[str, Any]]) -> list[BatchEnd]:
+    """Puts batches directly one after another: the time between them does not count."""
+    ends, at_ms, tuples = [], 0, 0
     for batch in batches:
         at_ms, tuples = at_ms + batch["durationMs"]["triggerExecution"], tuples + batch["numInputRows"]
-        marks.append(Mark(at_ms / 1000, tuples))
-    return marks
+        ends.append(BatchEnd(at_ms / 1000, tuples))
+    return ends
 
 
 def run_plain_floor(spark: SparkSession, form: str, folder: Path, batches: int, tuples: int) -> Answer:
-    """Batches of a few tuples, back to back; what Spark says of each. transformWithState works on RocksDB only."""
+    """Runs batches of a few tuples back to back. Returns what Spark reports for each.
+
+    transformWithState works on RocksDB only.
+    """
     out = folder / "plain-floor"
     shutil.rmtree(out, ignore_errors=True)
     spark.conf.set(_PROVIDER, STORES["rocksdb" if form == "transformWithStateInPandas" else "memory"])
@@ -100,7 +103,7 @@ def run_plain_floor(spark: SparkSession, form: str, folder: Path, batches: int, 
         while running.isActive and (running.lastProgress is None or running.lastProgress.batchId < batches):
             time.sleep(0.25)
         if not running.isActive:
-            running.awaitTermination()  # raises what ended it
+            running.awaitTermination()  # raises the error that ended it
         progress = _progress(running)
     finally:
         running.stop()

@@ -1,9 +1,9 @@
-"""The six queries of the lifetime paper, over STRu, or STRb0 and STRb1, with a window of W tuples: W for STRu, W / 2
-for each STRb.
+"""Defines the six queries of the lifetime paper with a window of W tuples: W for STRu, W / 2 for each of STRb0 and
+STRb1.
 
-A RANGE window of W milliseconds holds W tuples, one a millisecond, so RANGE and ROWS of one size do the same work.
-EXCEPT names its columns: with the timestamp among them (`*` gives it too) the two streams would have no tuple in
-common.
+There is a tuple per millisecond, so a RANGE window of W milliseconds holds W tuples, and RANGE and ROWS of one size do
+the same work. EXCEPT names its columns: with the timestamp among them, as in `*`, the two streams would have no tuple
+in common.
 """
 
 from __future__ import annotations
@@ -22,18 +22,21 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class PaperQuery:
+    """One of the six queries."""
+
     name: str
     title: str
     streams: tuple[str, ...]
-    cql: str  # with {w} for the window
-    plain_range: str | None = None  # why plain Structured Streaming cannot do it with a RANGE window; None: it can
-    stateful: bool = False  # in plain Structured Streaming: slow there, so it is given fewer tuples
+    cql: str  # {w} stands for the window
+    plain_range: str | None = None  # why plain Structured Streaming cannot run it with a RANGE window
+    stateful: bool = False  # slow in plain Structured Streaming, which gets fewer tuples
 
     def window_size(self, window: int) -> int:
-        """Of each stream, in tuples."""
+        """Returns the tuples of the window of each stream."""
         return max(1, window // len(self.streams))
 
     def why_not_plain(self, kind: str) -> str | None:
+        """Returns why plain Structured Streaming cannot run the query with such windows, or None if it can."""
         if kind == "rows":
             return "no row windows over a stream in Structured Streaming"
         return self.plain_range
@@ -69,8 +72,11 @@ def window_clause(query: PaperQuery, kind: str, window: int) -> str:
 
 
 def app_text(query: PaperQuery, kind: str, window: int, paths: dict[str, str], into: str | None) -> str:
-    """The app file; `paths` are the streams' parquet folders, `into` the folder of the results (None: no sink, for the
-    kernel)."""
+    """Returns the app file.
+
+    `paths` are the parquet folders of the streams. `into` is the folder for results; None means no sink, for the
+    kernel.
+    """
     streams = [
         f"CREATE STREAM {name} ({_COLUMNS[name]}) TIMESTAMP BY ts FROM parquet (path = '{paths.get(name, name)}');"
         for name in query.streams
@@ -81,5 +87,5 @@ def app_text(query: PaperQuery, kind: str, window: int, paths: dict[str, str], i
 
 
 def query_name(query: PaperQuery) -> str:
-    """In the app file: some of the names alone are words of the language."""
+    """Returns the query's name in the app file: some names alone are words of the language."""
     return f"q_{query.name}"

@@ -1,4 +1,4 @@
-"""What `kigen bench lifetimes` is to do, from its arguments: checked before anything starts."""
+"""Turns the arguments of `kigen bench lifetimes` into settings, and checks them before anything starts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What the numbers must reach (the table in docs/reference/benchmarks.md), held against a result: the
-worst cell of each kind counts."""
+"""Compares a result with the figures to reach (the table in docs/reference/benchmarks.md): the worst cell of each kind
+counts.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +15,13 @@ Cell = dict[str, Any]
 
 @dataclass(frozen=True)
 class Figure:
+    """One figure to reach, and what was reached."""
+
     what: str
     target: float
-    reached: float | None  # None: nothing measured says it
-    where: str  # the cell that decides
-    least: bool = True  # the target is a least value, else a greatest
+    reached: float | None  # None: not measured
+    where: str  # the deciding cell
+    least: bool = True  # the target is a minimum, otherwise a maximum
 
     @property
     def met(self) -> bool | None:
@@ -43,8 +46,8 @@ def figures(result: dict[str, Any]) -> list[Figure]:
         _flatness(cells),
         _least("DT over NT, kernel, all six", 1.4, cells, lambda c: c["ratios"].get("kernel_dt_over_nt")),
         _least("DT over NT, kernel, stateless and join", 1.8, once, lambda c: c["ratios"].get("kernel_dt_over_nt")),
-        _memory(result["memory"], "state_over_arrow", "memory a window tuple, saved state over Arrow"),
-        _memory(result["memory"], "resident_over_arrow", "memory a window tuple, process growth over Arrow"),
+        _memory(result["memory"], "state_over_arrow", "memory per window tuple, saved state over Arrow"),
+        _memory(result["memory"], "resident_over_arrow", "memory per window tuple, process growth over Arrow"),
     ]
 
 
@@ -60,7 +63,7 @@ def _least(what: str, target: float, cells: Iterable[Cell], value: Callable[[Cel
 
 
 def _flatness(cells: list[Cell]) -> Figure:
-    """Throughput end to end at the largest window over that at the smallest."""
+    """Compares the end-to-end throughput at the largest window with that at the smallest."""
     found = []
     for query, kind in {(c["query"], c["kind"]) for c in cells}:
         mine = sorted((c for c in cells if (c["query"], c["kind"]) == (query, kind)), key=lambda c: int(c["window"]))

@@ -1,11 +1,11 @@
-"""`kigen bench links`: what a link between two processes on loopback carries, with acks on; and how long one block
-takes.
+"""Measures what a link between two processes on loopback carries with acknowledgements, and how long one block takes.
 
-pull: the far process appends to its queue, this one follows over Flight, decodes, and acknowledges (an ack covers the
-blocks that came while the one before was under way). push: this one appends over Flight (the server acknowledges every
-block when it is as durable as asked), the far one reads, decodes and acknowledges. From the first append to the last
-ack. Latency: from a stamp taken just before the append to the decoded block in the other process (pull), and from
-append to ack (push), one block at a time. Every tuple is counted on arrival; a miscount ends the benchmark.
+pull: the far process appends to its queue. This process follows over Flight, decodes and acknowledges; an ack covers
+all blocks that arrived while the ack before was under way. push: this process appends over Flight, and the server
+acknowledges every block when it is as durable as asked. The far process reads, decodes and acknowledges. Throughput is
+measured from the first append to the last ack. Latency is measured one block at a time: from a stamp just before the
+append to the decoded block in the other process (pull), and from append to ack (push). Every tuple is counted on
+arrival; a wrong count ends the benchmark.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ from kigen_lab.bench.worker import Contestant, ContestantFailed
 from kigen_lab.bench.workspace import workspace
 
 DURABILITY: dict[str, str | None] = {"memory": None, "files": "never", "files, fsync": "always"}
-TARGET = 1_000_000  # tuples a second
+TARGET = 1_000_000  # tuples per second
 _STREAM = "readings"
 
 
 @dataclass(frozen=True)
 class LinksSettings:
+    """What `kigen bench links` measures."""
+
     trials: int = 3
-    tuples: int = 4_000_000  # of a run
-    sizes: tuple[int, ...] = (1_000, 10_000, 65_536)  # tuples a block
+    tuples: int = 4_000_000  # per run
+    sizes: tuple[int, ...] = (1_000, 10_000, 65_536)  # tuples per block
     codecs: tuple[str, ...] = ("none", "lz4", "zstd", "zlib")
     samples: int = 500  # blocks for latency
     out: Path = Path("out/bench")
@@ -45,8 +47,9 @@ Cell = dict[str, Any]
 
 
 def cells(settings: LinksSettings) -> list[Cell]:
-    """What is measured: every way, durability and size without compression; then codecs at the largest size, in
-    memory."""
+    """Returns what is measured: every direction, durability and size without compression, then codecs at the largest
+    size in memory.
+    """
     found: list[Cell] = []
     for way in ("pull", "push"):
         for durability in DURABILITY:
@@ -68,24 +71,22 @@ def turns(settings: LinksSettings) -> int:
     return settings.trials * len(cells(settings)) + len(latency_cells())
 
 
-def run_links_bench(
-    settings: LinksSettings, tell: Callable[[str], None], advance: Callable[[], None]
-) -> dict[str, Any]:
+def run_links_bench(settings: LinksSettings, say: Callable[[str], None], advance: Callable[[], None]) -> dict[str, Any]:
     machine = describe_machine()
     rates, delays = cells(settings), latency_cells()
     with workspace(settings.out) as work, Contestant("kigen_lab.bench.links.far_side", work / "far.log") as far:
         bench = _Bench(far, work)
         for trial in range(settings.trials):
             for cell in rates:
-                tell(
+                say(
                     f"{cell['way']}, {cell['durability']}, blocks of {cell['size']:,}, {cell['compress']}, trial "
                     f"{trial + 1}"
                 )
-                tuples = settings.tuples // 8 if cell["compress"] == "zlib" else settings.tuples  # it is that slow
+                tuples = settings.tuples // 8 if cell["compress"] == "zlib" else settings.tuples  # zlib is that slow
                 cell.setdefault("trials", []).append(bench.throughput(cell, tuples))
                 advance()
         for cell in delays:
-            tell(f"latency, {cell['way']}, {cell['durability']}, block of {cell['size']:,}")
+            say(f"latency, {cell['way']}, {cell['durability']}, block of {cell['size']:,}")
             cell.update(bench.latency(cell, settings.samples))
             advance()
     for cell in rates:
@@ -104,7 +105,7 @@ def run_links_bench(
         "throughput": rates,
         "latency": delays,
         "figure": {
-            "what": "tuples a second with acks on, the slowest durability and way at the largest block",
+            "what": "tuples per second with acks on, the slowest durability and way at the largest block",
             "target": TARGET,
         }
         | {
@@ -116,6 +117,8 @@ def run_links_bench(
 
 
 class _Bench:
+    """Runs cells against one far process."""
+
     def __init__(self, far: Contestant, work: Path) -> None:
         self._far, self._work, self._runs = far, work, 0
 
@@ -149,7 +152,7 @@ class _Bench:
         self._far.ask(do="close")
         p50, p95, p99 = np.percentile(
             np.array(found[samples // 10 :]) / 1e6, [50, 95, 99]
-        )  # the first ones find everything cold
+        )  # the first blocks find everything cold
         return {"p50_ms": round(float(p50), 3), "p95_ms": round(float(p95), 3), "p99_ms": round(float(p99), 3)}
 
     def _link(self, durability: str) -> Link:
@@ -204,7 +207,7 @@ class _Bench:
 
 
 def _followed(link: Link, total: int, max_tuples: int, compress: str) -> Iterator[Any]:
-    """Every block as it comes, decoded; acknowledged after it was looked at, the last ack included."""
+    """Reads, decodes and acknowledges every block as it arrives. Returns after the last ack."""
     with Acker(link, _STREAM, READER) as acker:
         for piece in link.follow(_STREAM, 0, reader=READER, max_tuples=max_tuples, compress=compress):
             for batch in piece.batches:

@@ -1,8 +1,7 @@
-"""The far side of `kigen bench links`: a process with a queue and its server, that produces into it or consumes from it
-when asked.
+"""Runs the far side of `kigen bench links`: a queue with its server that produces or consumes on request.
 
-Run with `python -m kigen_lab.bench.links.far_side`. CLOCK_MONOTONIC is one for all processes of a machine, so a stamp
-may be read elsewhere.
+It is a process of its own: `python -m kigen_lab.bench.links.far_side`. All processes of a machine share
+CLOCK_MONOTONIC, so a stamp of one can be compared in another.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ SCHEMA = pa.schema(
     [("id", pa.int64()), ("room", pa.string()), ("temp", pa.float64()), ("_from", pa.int64()), ("_to", pa.int64())]
 )
 READER = "far"
-_DIFFERENT = 8  # blocks that are made before the clock starts
+_DIFFERENT = 8  # blocks are made before the clock starts
 
 
 def blocks(tuples: int, different: int = _DIFFERENT, seed: int = 7) -> list[pa.RecordBatch]:
-    """Readings of rooms with their lifetimes: about 45 bytes a tuple."""
+    """Returns readings of rooms with their lifetimes: about 45 bytes per tuple."""
     rng = np.random.default_rng(seed)
     made = []
     for i in range(different):
@@ -46,18 +45,20 @@ def blocks(tuples: int, different: int = _DIFFERENT, seed: int = 7) -> list[pa.R
 
 
 def stamped(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The block with the time of now in every `id`."""
+    """Returns the block with the present time in every `id`."""
     now = pa.array(np.full(batch.num_rows, time.monotonic_ns()))
     return pa.RecordBatch.from_arrays([now, *batch.columns[1:]], schema=SCHEMA)
 
 
 @dataclass
 class Side:
+    """The queue, its server and the background work."""
+
     queue: Queue | None = None
     server: LinkServer | None = None
     worker: threading.Thread | None = None
     done_ns: int = 0
-    cpu_s: float = 0.0  # of this process, before the work
+    cpu_s: float = 0.0  # CPU time of this process before the work
 
     def open(self, request: dict[str, Any]) -> dict[str, Any]:
         self.close({})
@@ -76,7 +77,7 @@ class Side:
         return {"address": str(self.server.address), "token": self.server.security.token}
 
     def produce(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Appends in the background; `pause_s` between blocks means: stamp each with its time."""
+        """Appends in the background. With `pause_s` between blocks, each is stamped with its time."""
         made = blocks(request["tuples"])
         queue, count, pause_s = self._queue(), request["blocks"], request.get("pause_s", 0.0)
 
@@ -91,7 +92,7 @@ class Side:
         return self._start(work)
 
     def consume(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Reads and acknowledges in the background until so many tuples came."""
+        """Reads and acknowledges in the background until that many tuples have arrived."""
         queue, total = self._queue(), request["total"]
 
         def work() -> None:

@@ -1,4 +1,4 @@
-"""`kigen bench links` as tables for the terminal."""
+"""Shows `kigen bench links` as tables."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def _throughput(result: dict[str, Any]) -> Table:
     for name in ("way", "queue", "compress"):
         table.add_column(name)
     for name in (
-        "tuples a block",
+        "tuples per block",
         "M tuples/s",
-        "CPU us a tuple",
+        "CPU us per tuple",
         "MB/s payload",
-        "payload bytes a tuple",
-        "wire bytes a tuple",
+        "payload bytes per tuple",
+        "wire bytes per tuple",
     ):
         table.add_column(name, justify="right")
     before = None

@@ -1,10 +1,10 @@
-"""The placement paper's collision warning as an app and a nodes file for two real nodes.
+"""Writes the placement paper's collision warning as an app and a nodes file for two real nodes.
 
-All times are stretched, so that a micro-batch's fixed cost is small against them: `COST` burns what an operator takes,
-tuples come in bursts, all of an activation at once; V2V tuples are aged when they come, the centre's more so (`delay`).
-O3's node is what the models say of the paper's example. True costs are off by the node factors that were fitted to the
-published figures, and the number of tuples of an activation is Poisson distributed, from a seed. Invariant: two apps of
-the same settings differ in O3's node only.
+All times are stretched, so that the fixed cost of a micro-batch is small against them. `COST` burns what an operator
+takes. All tuples of an activation arrive at once, in bursts. V2V tuples have an age when they arrive, and the centre's
+are older (`delay`). O3 is on the node that the models choose for the paper's example. True costs differ from nominal
+ones by the node factors that were fitted to the published figures. The number of tuples per activation is drawn from a
+Poisson distribution with a seed. Invariant: two apps with the same settings differ in O3's node only.
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ from kigen_lab.plans.paper_example import (
 
 ALLOCATIONS = {"DeadlineAlloc": "deadline", "ExistingAlloc": "sqpr"}
 SOLVED_FOR = 15
-AGE_MS, CENTRE_AGE_MS = 50.0, 60.0  # the centre's tuples are the oldest, so FIFO puts them first
-TAIL = 16  # operators behind O3
+AGE_MS, CENTRE_AGE_MS = 50.0, 60.0  # the centre's tuples are the oldest, so FIFO runs them first
+TAIL = 16  # operators after O3
 FACTORS = {"node1": 0.68, "node2": 1.2}
 
 
 @dataclass(frozen=True)
 class NodesSettings:
+    """What `kigen bench nodes` runs."""
+
     stretch: float = 130.0
-    v2v_tuples: int = 12  # on average; the paper's 15, less what a few micro-batches cost beside the work
+    v2v_tuples: int = 12  # on average: the paper's 15, less what a few micro-batches cost besides the work
     activations: int = 2
     edf: str = "pack:overload=edf"
     fifo: str = "fifo"
@@ -49,7 +51,7 @@ class NodesSettings:
 
     @property
     def every_s(self) -> float:
-        """Between activations: what node 2 needs for one, and a little more."""
+        """Returns the time between activations: what node 2 needs for one, and a little more."""
         work_ms = FACTORS["node2"] * (self.v2v_tuples * (1 + TAIL / 2) + 2 * CENTRE_TUPLES)
         return 1.02 * work_ms * self.stretch / 1000
 
@@ -59,15 +61,17 @@ QUICK = NodesSettings(stretch=75.0, activations=1)
 
 @cache
 def placements() -> dict[str, Placement]:
-    """By the models, solved once as in the paper."""
+    """Returns the node of O3 by allocation, from the models, which are solved once as in the paper."""
     return {name: solve(paper_example(SOLVED_FOR), time.monotonic, allocate) for name, allocate in ALLOCATIONS.items()}
 
 
 def app_text(settings: NodesSettings, o3: str) -> str:
-    """COST counts tuples that a query takes in on its node: behind O3, on the same node, only every other one goes
-    on."""
-    ms = settings.stretch / 1000  # of the paper, in seconds here
-    born_s = 0.1  # the centre's; they come when they have their age, then V2V's, then the sensors'
+    """Returns the app.
+
+    COST counts the tuples that a query takes in on its node. After O3 on the same node, only every other tuple goes on.
+    """
+    ms = settings.stretch / 1000  # a millisecond of the paper, in seconds here
+    born_s = 0.1  # the centre's tuples; they arrive when they have their age, then V2V's, then the sensors'
     first_s = born_s + CENTRE_AGE_MS * ms
     streams = [
         _stream(settings, "sensors", SENSOR_TUPLES, first_s + 0.06, 0.0),
@@ -106,7 +110,7 @@ def _query(
 
 
 def nodes_text(settings: NodesSettings, o3: str, ports: tuple[int, int]) -> str:
-    """The model is told the nominal costs, and knows nothing of the node factors."""
+    """Returns the nodes file. The model gets nominal costs and does not know the node factors."""
     cost_us = TUPLE_US * settings.stretch
     operators = {
         "control.window": ("node1", 1),
@@ -131,7 +135,7 @@ def nodes_text(settings: NodesSettings, o3: str, ports: tuple[int, int]) -> str:
 
 
 def bursts(settings: NodesSettings) -> list[dict[str, int]]:
-    """Tuples of each stream in each activation."""
+    """Returns the tuples of each stream in each activation."""
     app = bind(app_text(settings, "node2"))
     counts: list[dict[str, int]] = [{} for _ in range(settings.activations)]
     for stream in app.streams:

@@ -1,9 +1,8 @@
-"""`kigen bench nodes`: the placement paper's experiment on two node processes, each with its own Spark: two allocations
-by two rules.
+"""Runs the placement paper's experiment on two node processes with a Spark each: two allocations with two rules.
 
-Late results of outputs 1 and 2 (control and warning), as in the paper; beside each figure the same tuples in virtual
-time: tuple by tuple and without a fixed cost, and in the policy's micro-batches with the fixed cost that was measured.
-What is run: kigen_lab.bench.nodes.app. Invariant: the combinations differ in O3's node and in the policy alone.
+It counts late results of outputs 1 and 2 (control and warning), as the paper does. Beside each figure stand the same
+tuples in virtual time: tuple by tuple without a fixed cost, and in the policy's micro-batches with the measured fixed
+cost. The app is in kigen_lab.bench.nodes.app. Invariant: combinations differ in O3's node and in the policy only.
 """
 
 from __future__ import annotations
@@ -57,8 +56,10 @@ _PATIENCE_S = 600.0
 def in_virtual_time(
     allocation: str, rule: str | MakePolicy, counts: list[dict[str, int]], fixed_us: float = 0.0
 ) -> float:
-    """The share of late results of outputs 1 and 2, in the paper's times. `rule` edf or fifo: every tuple on its
-    own."""
+    """Returns the share of late results of outputs 1 and 2, in the paper's times.
+
+    The rules edf and fifo take every tuple on its own.
+    """
     system = system_of(paper_example(SOLVED_FOR), placements()[allocation])
     ages_us = {"v2v": AGE_MS * 1000, "centre": CENTRE_AGE_MS * 1000}
     late = results = 0
@@ -79,8 +80,10 @@ def micro_batches(policy: str, fixed_us: float) -> MakePolicy:
 
 
 class NodesBench:
-    def __init__(self, settings: NodesSettings, tell: Callable[[str], None]) -> None:
-        self.settings, self._tell = settings, tell
+    """Runs the four combinations in turn."""
+
+    def __init__(self, settings: NodesSettings, say: Callable[[str], None]) -> None:
+        self.settings, self._say = settings, say
 
     @property
     def steps(self) -> int:
@@ -91,7 +94,7 @@ class NodesBench:
         with workspace(settings.out) as work:
             for allocation, rule in COMBINATIONS:
                 label = f"{allocation}.{rule}"
-                self._tell(label)
+                self._say(label)
                 o3 = placements()[allocation].nodes["O3"]
                 policy = settings.edf if rule == "EDF" else settings.fifo
                 cell = {"label": label, "o3": o3, **cell_of(self._up(work / label, o3, policy))}
@@ -127,8 +130,11 @@ class NodesBench:
 
 
 def cell_of(report: dict[str, Any]) -> dict[str, Any]:
-    """Where O3 is on node 2, `warning` takes in twice what it gives: the share of late ones among them is that of its
-    results."""
+    """Counts late results in a report.
+
+    If O3 is on node 2, `warning` takes in twice as many tuples as it gives results. The share of late ones among them
+    is that of its results.
+    """
     queries = report["queries"]
     shown = {
         name: {
@@ -161,7 +167,7 @@ def _share(query: dict[str, Any]) -> float:
 
 
 def broken_order(cells: list[dict[str, Any]]) -> list[str]:
-    """Where a combination is not below the next one, in the paper's order."""
+    """Returns where a combination is not below the next one in the paper's order."""
     return [f"{a['label']} >= {b['label']}" for a, b in pairwise(cells) if a["late"] >= b["late"]]
 
 

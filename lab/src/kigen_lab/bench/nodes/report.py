@@ -1,5 +1,6 @@
-"""`kigen bench nodes` as a table and a picture: late results of the four combinations, beside virtual time and the
-paper."""
+"""Shows `kigen bench nodes` as a table and a picture: late results of the four combinations, beside virtual time and
+the paper.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def nodes_tables(result: dict[str, Any]) -> RenderableType:
         )
     settings, machine = result["settings"], result["machine"]
     counts = "; ".join(f"{c['sensors']} sensors, {c['v2v']} V2V, {c['centre']} centre" for c in result["activations"])
-    told = (
+    heading = (
         f"{machine['cores']} cores, {machine['date']}; times of the paper x {settings['stretch']:g}, seed "
         f"{settings['seed']}; "
         f"EDF is {settings['edf']}, FIFO is {settings['fifo']}; tuples: {counts}"
@@ -60,7 +61,7 @@ def nodes_tables(result: dict[str, Any]) -> RenderableType:
     verdict = (
         "the order is the paper's" if not result["broken"] else "not the paper's order: " + "; ".join(result["broken"])
     )
-    return Group(Text(told, style="dim"), table, Text(verdict))
+    return Group(Text(heading, style="dim"), table, Text(verdict))
 
 
 def draw_nodes(result: dict[str, Any], target: Path) -> None:

@@ -1,9 +1,9 @@
-"""`kigen bench placement`: how long a placement takes and how far it may be from the least traffic, by nodes and
-operators.
+"""Measures how long a placement takes and how far it may be from the least traffic, by nodes and operators.
 
-Random plans on a full mesh; depth, fan-out and sharing vary with the seed. For each: the heuristic alone, then the
-model with its bound; the gap is of traffic, given the floor on slack. Time is CPU time of the one thread, within the
-limit on wall time. After that the demand test of the tasks as they run, and the traffic once it passes.
+Plans are random, on a full mesh; depth, fan-out and sharing vary with the seed. For each plan the heuristic runs alone,
+then the model with its bound. The gap is that of traffic, given the floor on slack. Time is CPU time of the one thread,
+within the limit on wall time. Then the demand test is done on the tasks as they run, and traffic is measured once it
+passes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from kigen.placement.solver.solve import Limits, fixed_split
 from kigen_lab.bench.machine import describe_machine
 from kigen_lab.plans.random_plans import random_problem
 
-Tell = Callable[[str], None]
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Size:
-    """`gap` within `time_limit_s` is the figure to reach, where there is one."""
+    """Size of a plan. If there is a figure to reach, it is `gap` within `time_limit_s`."""
 
     nodes: int
     operators: int
@@ -53,27 +53,27 @@ SHARINGS = (0.0, 0.2, 0.5)
 
 @dataclass(frozen=True)
 class PlacementSettings:
+    """What `kigen bench placement` measures."""
+
     sizes: tuple[Size, ...] = SIZES
     sharings: tuple[float, ...] = SHARINGS
     seed: int = 1
     floor: float = 0.1
     laxity: float = 6.0
     load: float = 0.5
-    stretch: float = (
-        1.0  # of time limits, on a machine that is busy with other things; figures are then judged by CPU seconds
-    )
+    stretch: float = 1.0  # factor for time limits on a busy machine; figures are then judged by CPU seconds
 
 
-def run_placement_bench(settings: PlacementSettings, tell: Tell, done: Callable[[], None]) -> dict[str, Any]:
-    """What was measured until Ctrl-C is kept."""
+def run_placement_bench(settings: PlacementSettings, say: Say, done: Callable[[], None]) -> dict[str, Any]:
+    """Runs all cells. After Ctrl-C, what was measured so far is kept."""
     result: dict[str, Any] = {"machine": describe_machine(), "settings": _settings(settings), "cells": []}
     try:
         for size, sharing in product(settings.sizes, settings.sharings):
-            tell(f"{size.nodes} nodes, {size.operators} operators, sharing {sharing:g}: up to {size.time_limit_s:g} s")
+            say(f"{size.nodes} nodes, {size.operators} operators, sharing {sharing:g}: up to {size.time_limit_s:g} s")
             result["cells"].append(_cell(settings, size, sharing))
             done()
     except KeyboardInterrupt:
-        tell("stopped: the sizes that were done are reported")
+        say("stopped: the sizes that were done are reported")
     return result
 
 

@@ -1,9 +1,9 @@
-"""The apps and streams of `kigen bench shared-joins`: queries over the join of two streams that differ in their windows
-alone.
+"""Defines the apps and streams of `kigen bench shared-joins`: queries over the join of two streams that differ in their
+windows only.
 
-Of n queries the i-th has i/n of the widest window, so one query has the widest. Each stream has a tuple a millisecond,
-the right one half a millisecond later; keys are drawn at random, so many that a tuple meets about a quarter of a
-partner in the widest window.
+Of n queries, the i-th has i/n of the widest window; a single query has the widest. Each stream has a tuple per
+millisecond, the right one half a millisecond later. Keys are random, and so many that a tuple meets about a quarter of
+a partner in the widest window.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from kigen.plan.logical import App
 from kigen_lab.bench.lifetimes.data import START_US, STEP_US
 
 STREAMS = ("l", "r")
-KEYS_A_WINDOW = 4  # keys for each tuple of a window
-_PIECE = 10_000  # tuples that are drawn together: the stream does not depend on how it is cut
+KEYS_PER_TUPLE = 4  # keys per tuple of a window
+_PIECE = 10_000  # tuples that are drawn together, so that the stream does not depend on how it is cut
 
 
 @dataclass(frozen=True)
 class Family:
+    """A number of queries over one join."""
+
     queries: int
-    widest: int  # tuples of a stream, which are milliseconds
+    widest: int  # tuples per stream, which are milliseconds
     kind: str = "range"
     shared: bool = True
 
@@ -38,7 +40,7 @@ class Family:
         return [max(1, self.widest * i // self.queries) for i in range(1, self.queries + 1)]
 
     def app(self, paths: dict[str, str] | None = None, into: str | None = None) -> App:
-        """`into`: the folder of the results; None: no sinks, for the kernel."""
+        """Returns the app. `into` is the folder for results; None means no sinks, for the kernel."""
         columns = "k BIGINT, v BIGINT, ts TIMESTAMP"
         paths = paths or {name: name for name in STREAMS}
         streams = [
@@ -55,13 +57,13 @@ class Family:
 
 
 def stream_table(stream: str, first: int, stop: int, widest: int) -> pa.Table:
-    """Tuples `first` to `stop`: k, v, ts."""
+    """Returns tuples `first` to `stop`: k, v, ts."""
     number = np.arange(first, stop, dtype=np.int64)
     side = STREAMS.index(stream)
     ts = pa.array(START_US + side * STEP_US // 2 + number * STEP_US, pa.int64())
     pieces = range(first // _PIECE, -(-stop // _PIECE))
     keys = np.concatenate(
-        [np.random.default_rng((piece, side)).integers(0, widest * KEYS_A_WINDOW, _PIECE) for piece in pieces]
+        [np.random.default_rng((piece, side)).integers(0, widest * KEYS_PER_TUPLE, _PIECE) for piece in pieces]
     )
     begin = first - pieces[0] * _PIECE
     return pa.table(
@@ -71,8 +73,9 @@ def stream_table(stream: str, first: int, stop: int, widest: int) -> pa.Table:
 
 
 def make_data(cache: Path, each: int, widest: int, file_rows: int) -> dict[str, str]:
-    """The folders of both streams, `each` tuples in each, made if they are not there. A folder appears whole, by a
-    rename."""
+    """Returns the folders of both streams with `each` tuples, and makes those that do not exist. A folder appears
+    complete, by a rename.
+    """
     paths = {}
     for stream in STREAMS:
         folder = cache.absolute() / f"shared-{stream}-{each}-{widest}-{file_rows}"

@@ -1,9 +1,8 @@
-"""`kigen bench shared-joins`: 1, 10 and 100 queries over one join, shared against separate, by the kernel alone and end
-to end on Spark.
+"""Measures 1, 10 and 100 queries over one join, shared and separate, in the kernel alone and end to end on Spark.
 
-Trial by trial the contestants take turns, and each trial begins with another one. All of them must give the same number
-of rows. The figure to reach is of the kernel's matching and state: a hundred shared queries against the one with the
-widest window, which on its own does all the matching that the hundred need.
+Contestants take turns within each trial, and each trial begins with another one. All must give the same number of rows.
+The figure to reach concerns the kernel's matching and state: a hundred shared queries against the one with the widest
+window, which alone does all the matching that the hundred need.
 """
 
 from __future__ import annotations
@@ -21,17 +20,19 @@ from kigen_lab.bench.shared_joins.kernel import FamilyRun, run_family
 from kigen_lab.bench.worker import Contestant
 from kigen_lab.bench.workspace import workspace
 
-MOST_WORK = 3.0  # join work of the most queries, shared, over that of one
-Tell = Callable[[str], None]
+MOST_WORK = 3.0  # join work of the most queries, shared, over that of one query
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class SharedJoinsSettings:
+    """What `kigen bench shared-joins` measures."""
+
     queries: tuple[int, ...] = (1, 10, 100)
-    widest: int = 10_000  # tuples of a stream in the widest window
+    widest: int = 10_000  # tuples per stream in the widest window
     kind: str = "range"
     lifetime: str = "dt"
-    each: int = 500_000  # tuples of each stream
+    each: int = 500_000  # tuples per stream
     batch_rows: int = 100_000
     trials: int = 3
     spark: bool = True
@@ -86,8 +87,10 @@ class SharedCell:
 
 
 class SharedJoinsBench:
-    def __init__(self, settings: SharedJoinsSettings, tell: Tell) -> None:
-        self.settings, self._tell = settings, tell
+    """Runs all cells in turns."""
+
+    def __init__(self, settings: SharedJoinsSettings, say: Say) -> None:
+        self.settings, self._say = settings, say
         self.cells = [
             SharedCell(n, shared) for n in settings.queries for shared in (True, False) if n > 1 or not shared
         ]
@@ -101,7 +104,7 @@ class SharedJoinsBench:
         self._kernel(SharedCell(2, True), s.batch_rows)  # libraries load on first use
         for trial in range(s.trials):
             for cell in self._turns(trial):
-                self._tell(f"{cell.queries} queries, {cell.name}: kernel, trial {trial + 1}")
+                self._say(f"{cell.queries} queries, {cell.name}: kernel, trial {trial + 1}")
                 cell.kernel.append(self._kernel(cell, s.each))
                 self._count(cell, "kernel", cell.kernel[-1].rows)
                 advance()
@@ -136,11 +139,11 @@ class SharedJoinsBench:
             Contestant("kigen_lab.bench.shared_joins.spark_side", work / "shared-joins.log") as side,
         ):
             fixed = {"lifetime": s.lifetime, "paths": paths, "out": str(work / "rows"), "batch_rows": s.batch_rows}
-            self._tell("warming up")
+            self._say("warming up")
             side.ask(do="run", family=asdict(Family(2, s.widest, s.kind)), **fixed)
             for trial in range(s.trials):
                 for cell in self._turns(trial):
-                    self._tell(f"{cell.queries} queries, {cell.name}: Spark, trial {trial + 1}")
+                    self._say(f"{cell.queries} queries, {cell.name}: Spark, trial {trial + 1}")
                     answer = side.ask(do="run", family=asdict(self._family(cell)), **fixed)
                     cell.spark_rates.append(answer["rate"])
                     self._count(cell, "spark", answer["rows"])
@@ -151,17 +154,19 @@ class SharedJoinsBench:
         cell.rows[who if cell.rows.get(who, rows) == rows else f"{who}, another trial"] = rows
 
     def _wrong(self) -> list[str]:
-        """Contestants with the same queries give the same number of rows, or one of them is wrong."""
+        """Reports contestants with the same queries whose row counts differ: one of them must be wrong."""
         wrong = []
         for queries in self.settings.queries:
-            told = {f"{c.name} {who}": rows for c in self.cells if c.queries == queries for who, rows in c.rows.items()}
-            if len(set(told.values())) > 1:
-                wrong.append(f"{queries} queries: {', '.join(f'{who} {rows}' for who, rows in told.items())} rows")
+            counts = {
+                f"{c.name} {who}": rows for c in self.cells if c.queries == queries for who, rows in c.rows.items()
+            }
+            if len(set(counts.values())) > 1:
+                wrong.append(f"{queries} queries: {', '.join(f'{who} {rows}' for who, rows in counts.items())} rows")
         return wrong
 
 
 def figures_of(cells: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the largest number of queries costs against one, and what sharing brings it."""
+    """Returns the cost of the largest number of queries relative to one query, and what sharing saves."""
     one = next(c for c in cells if c["queries"] == 1)
     most = max(c["queries"] for c in cells)
     by_plan = {c["plan"]: c for c in cells if c["queries"] == most}

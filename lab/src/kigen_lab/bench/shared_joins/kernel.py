@@ -1,9 +1,8 @@
-"""The kernel alone on a family of joins, and where its time goes: matching and state, shares, and all that delivers
-results.
+"""Runs the kernel alone on a family of joins, and splits its time: matching and state, shares, and delivery of results.
 
-Matching and state is what the operators of joins and of the windows below them take; a share is what one query takes of
-a shared join. The rest is what any query must do with its results: project, write lines. Time is taken around each
-operator's step, from outside.
+Matching and state is the time of the operators of joins and of the windows below them. A share is the part of a shared
+join that belongs to one query. The rest is what every query must do with its results: project and write lines. Time is
+taken around each operator's step, from outside.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from kigen.lifetimes.windows.negatives import NegativeWindow
 from kigen.lifetimes.windows.window_operators import WindowOperator
 from kigen.plan.tasks import extract_tasks
 from kigen_lab.bench.shared_joins.app import STREAMS, Family, stream_table
-from kigen_lab.bench.steady import Mark, steady_rate
+from kigen_lab.bench.steady import BatchEnd, steady_rate
 
 
 @dataclass(frozen=True)
 class FamilyRun:
-    """Seconds over the whole run; `rate` in tuples a second, in steady state."""
+    """Seconds over the whole run; `rate` is tuples per second in steady state."""
 
     tuples: int
     rows: int
@@ -36,10 +35,12 @@ class FamilyRun:
     seconds: float
     join_s: float
     share_s: float
-    held: int  # tuples in the state of joins and windows, at the end of the input
+    held: int  # tuples in the state of joins and windows when the input ends
 
 
 class _Watch:
+    """Measures the time of operators."""
+
     def __init__(self) -> None:
         self.seconds = {"join": 0.0, "share": 0.0}
 
@@ -57,7 +58,7 @@ class _Watch:
 
 
 def run_family(family: Family, lifetime: str, each: int, block: int) -> FamilyRun:
-    """`each` tuples of each stream, in blocks of `block`."""
+    """Runs `each` tuples of each stream, in blocks of `block`."""
     app, watch = family.app(), _Watch()
     kernels = [TaskRuntime(task, app, lifetime) for task in extract_tasks(app)]
     joins = [
@@ -70,7 +71,7 @@ def run_family(family: Family, lifetime: str, each: int, block: int) -> FamilyRu
         watch.over(operator, "join")
     for share in (op for kernel in kernels for op in kernel.operators if isinstance(op, JoinShareOperator)):
         watch.over(share, "share")
-    marks, rows, held, seconds = [], 0, 0, 0.0
+    ends, rows, held, seconds = [], 0, 0, 0.0
     for first in range(0, each, block):
         stop = min(first + block, each)
         tables = {name: _kernel_table(name, first, stop, family.widest) for name in STREAMS}
@@ -80,12 +81,12 @@ def run_family(family: Family, lifetime: str, each: int, block: int) -> FamilyRu
             inputs = {name: StreamInput([table], ended=stop == each) for name, table in tables.items()}
             rows += sum(table.num_rows for table in kernel.step(inputs).outputs.values())
         seconds += time.perf_counter() - begin
-        marks.append(Mark(seconds, 2 * stop))
+        ends.append(BatchEnd(seconds, 2 * stop))
         held = max(held, sum(operator.held for operator in joins))
     return FamilyRun(
         2 * each,
         rows,
-        steady_rate(marks, 2 * family.widest),
+        steady_rate(ends, 2 * family.widest),
         seconds,
         watch.seconds["join"],
         watch.seconds["share"],

@@ -1,5 +1,6 @@
-"""The numbers of `kigen bench shared-joins` as a table and as a picture: work a tuple in the kernel, and tuples a
-second on Spark."""
+"""Shows the numbers of `kigen bench shared-joins` as a table and a picture: work per tuple in the kernel, tuples per
+second on Spark.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +28,10 @@ def shared_joins_table(result: dict[str, Any]) -> RenderableType:
     machine, settings = result["machine"], result["settings"]
     about = f"{machine['cores']} cores ({machine['processor']}), {machine['date']}; medians of {settings['trials']}; "
     about += (
-        f"widest window {settings['widest']:,} tuples a stream ({settings['kind'].upper()}, {settings['lifetime']})"
+        f"widest window {settings['widest']:,} tuples per stream ({settings['kind'].upper()}, {settings['lifetime']})"
     )
     table = Table(
-        title="kernel: microseconds a tuple, and tuples a second; Spark: tuples a second",
+        title="kernel: microseconds per tuple, and tuples per second; Spark: tuples per second",
         title_justify="left",
         box=SIMPLE,
     )
@@ -64,15 +65,17 @@ def _figures(figures: dict[str, Any]) -> list[Text]:
         f"{'yes' if figures['met'] else 'NO'}; with the shares {figures['join_work_and_shares_over_one']}; "
         f"{n} separate over 1: {figures['join_work_separate_over_one']})",
         f"tuples held, {n} shared over 1: {figures['state_shared_over_one']}",
-        f"kernel, {n} shared over separate: {figures['kernel_shared_over_separate']} x the tuples a second",
+        f"kernel, {n} shared over separate: {figures['kernel_shared_over_separate']} x the tuples per second",
     ]
     if "spark_shared_over_separate" in figures:
-        lines.append(f"Spark, {n} shared over separate: {figures['spark_shared_over_separate']} x the tuples a second")
+        lines.append(
+            f"Spark, {n} shared over separate: {figures['spark_shared_over_separate']} x the tuples per second"
+        )
     return [Text(line) for line in lines]
 
 
 def draw_shared_joins(result: dict[str, Any], target: Path) -> None:
-    """Left: bars of work a tuple, logarithmic; right: throughput against the number of queries."""
+    """Draws work per tuple as logarithmic bars (left), and throughput against the number of queries (right)."""
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
@@ -92,14 +95,14 @@ def draw_shared_joins(result: dict[str, Any], target: Path) -> None:
 
 
 def _bars(axis: Any, cells: list[dict[str, Any]]) -> None:
-    """Side by side, as parts of a logarithmic bar cannot be stacked."""
+    """Draws bars side by side: parts of a logarithmic bar cannot be stacked."""
     width = 0.27
     for place, (key, label, color) in enumerate(_PARTS):
         heights = [cell[key] or float("nan") for cell in cells]  # separate queries have no shares
         axis.bar([i + (place - 1) * width for i in range(len(cells))], heights, width, label=label, color=color)
     axis.set_xticks(range(len(cells)), [f"{cell['queries']}\n{cell['plan']}" for cell in cells], fontsize=8)
     axis.set_yscale("log")
-    axis.set_ylabel("microseconds a tuple")
+    axis.set_ylabel("microseconds per tuple")
     axis.set_title("work in the kernel", loc="left", fontsize=10)
     axis.legend(fontsize=8, frameon=False, loc="upper left")
     low, high = axis.get_ylim()
@@ -123,6 +126,6 @@ def _rates(axis: Any, cells: list[dict[str, Any]], key: str, title: str) -> None
     axis.set_xticks(counts, [str(n) for n in counts])
     axis.minorticks_off()
     axis.set_xlabel("queries over one join")
-    axis.set_ylabel("tuples a second")
+    axis.set_ylabel("tuples per second")
     axis.set_title(title, loc="left", fontsize=10)
     axis.legend(fontsize=8, frameon=False)

@@ -1,6 +1,6 @@
-"""Families of joins on Spark, from parquet files to parquet files, in one session that has been warmed.
+"""Runs families of joins on Spark, from parquet files to parquet files, in one warm session.
 
-Run as a process of its own: `python -m kigen_lab.bench.shared_joins.spark_side`.
+It is a process of its own: `python -m kigen_lab.bench.shared_joins.spark_side`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 
 from kigen.engine import Engine
 from kigen_lab.bench.shared_joins.app import Family
-from kigen_lab.bench.steady import Mark, steady_rate
+from kigen_lab.bench.steady import BatchEnd, steady_rate
 from kigen_lab.bench.worker import Answer, serve
 
 
 def run_on_spark(
     engine: Engine, family: Family, lifetime: str, paths: dict[str, str], out: Path, batch_rows: int
 ) -> Answer:
-    """One run; every result row is written below `out`, then deleted."""
+    """Does one run. All result rows are written below `out` and then deleted."""
     shutil.rmtree(out, ignore_errors=True)
     run = engine.start(
         family.app(paths, str(out.absolute())), drain=True, lifetime=lifetime, keep_results=False, batch_rows=batch_rows
@@ -29,9 +29,9 @@ def run_on_spark(
         result = run.stop()
     shutil.rmtree(out, ignore_errors=True)
     counts = result.report["queries"].values()
-    marks = [Mark(at_s, tuples) for at_s, tuples in run.commits]
-    rows, rate = sum(c["out"] for c in counts), steady_rate(marks, 2 * family.widest)
-    return {"tuples": marks[-1].tuples, "rows": rows, "batches": len(marks), "rate": rate}
+    ends = [BatchEnd(at_s, tuples) for at_s, tuples in run.commits]
+    rows, rate = sum(c["out"] for c in counts), steady_rate(ends, 2 * family.widest)
+    return {"tuples": ends[-1].tuples, "rows": rows, "batches": len(ends), "rate": rate}
 
 
 def main() -> None:

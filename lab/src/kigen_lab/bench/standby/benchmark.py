@@ -1,13 +1,20 @@
-"""`kigen bench standby`: what a standby costs and how soon it is there, on real nodes, by batch and codec; beside it
-plain restart.
+"""Measures what a standby costs and how fast it takes over, on real nodes, by batch and codec, beside a plain restart.
 
-A selection, or an aggregate over a window, at a steady rate. **Overhead**: bytes to the one that stands by (copies of
-files, too), by bytes on up -> mid -> down, over `measure_s` seconds without trouble; payload and wire. **Recovery**:
-the leader is killed (SIGKILL); detection until down suspects it, reconnection until the other answers, data recovery
-until down has a new row. **Under way**: how long a tuple of a selection needs without trouble from up's queue until
-down has its result and up knows: what waits at up, by the rate. **Restart**: the same pipeline without a standby;
-`kigen up` starts mid again from its checkpoint; from the kill until down has a new row. Each cell is one `kigen up`
-with `trials` kills; Ctrl-C ends it with what there is.
+The query is a selection, or an aggregate over a window, at a steady rate.
+
+**Overhead**: bytes to the follower, including copies of files, relative to bytes on up -> mid -> down, over `measure_s`
+seconds without trouble; payload and wire.
+
+**Recovery**: the leader is killed (SIGKILL). Detection ends when down suspects it, reconnection when the other replica
+answers, data recovery when down has a new row.
+
+**Under way**: the time of a tuple of a selection from up's queue until down has its result and up knows it, without
+trouble. It is computed from what waits at up and from the rate.
+
+**Restart**: the same pipeline without a standby. `kigen up` starts mid again from its checkpoint; the time ends when
+down has a new row.
+
+Each cell is one `kigen up` with `trials` kills. Ctrl-C ends the benchmark with what was measured so far.
 """
 
 from __future__ import annotations
@@ -31,24 +38,29 @@ RESTART = Contestant(None)
 
 @dataclass(frozen=True)
 class StandbySettings:
-    # about as many tuples are between two acks, which come once a micro-batch: batches of the sweep lie on both sides
+    """What `kigen bench standby` measures."""
+
+    # At this rate about as many tuples lie between two acks, one per micro-batch, as the sweep's batches hold.
     rate: float = 25.0
     batches: tuple[int | None, ...] = BATCHES
     codecs: tuple[str, ...] = ("none", "zlib", "zstd")
-    more: tuple[tuple[int | None, str], ...] = ()  # single cells beside the codecs' sweeps
-    copies: tuple[str, ...] = ("none", "zlib")  # codecs of passive's copies
+    more: tuple[tuple[int | None, str], ...] = ()  # single cells besides the sweeps over codecs
+    copies: tuple[str, ...] = ("none", "zlib")  # codecs of copies (passive)
     trials: int = 5
     measure_s: float = 20.0
     warm_s: float = 5.0
     silence_s: float = 1.0
-    query: str = "selection"  # or "window": what a live window holds may not be left out
+    query: str = "selection"  # or "window", whose live content must not be skipped
     seed: int = 1
     out: Path = Path("out/bench")
 
     @property
     def contestants(self) -> tuple[Contestant, ...]:
-        """Plain restart first. Nothing that is never sent can be compressed: UB is run once; nor can single tuples: so
-        is AS."""
+        """Returns all cells, plain restart first.
+
+        UB sends nothing, so there is nothing to compress; AS sends single tuples, which cannot be compressed. Both run
+        once.
+        """
         found = [RESTART]
         for codec in self.codecs:
             found += [
@@ -70,8 +82,10 @@ def contestant(batch: int | None, codec: str) -> Contestant:
 
 
 class StandbyBench:
-    def __init__(self, settings: StandbySettings, tell: Callable[[str], None]) -> None:
-        self.settings, self._tell = settings, tell
+    """Runs all cells, one pipeline each."""
+
+    def __init__(self, settings: StandbySettings, say: Callable[[str], None]) -> None:
+        self.settings, self._say = settings, say
 
     @property
     def steps(self) -> int:
@@ -83,7 +97,7 @@ class StandbyBench:
         with workspace(settings.out) as work:
             try:
                 for number, one in enumerate(settings.contestants):
-                    self._tell(f"{one.label}" + ("" if one.standby is None else f", {one.compress}"))
+                    self._say(f"{one.label}" + ("" if one.standby is None else f", {one.compress}"))
                     cells.append(self._cell(work / str(number), one))
                     advance()
             except KeyboardInterrupt:
@@ -93,7 +107,7 @@ class StandbyBench:
         restart = next(cell for cell in cells if cell["standby"] is None)
         rest = [cell for cell in cells if cell["standby"] is not None]
         shown = {**asdict(settings), "out": None}
-        told = {
+        reports = {
             "bench": "standby",
             "machine": machine,
             "settings": shown,
@@ -101,7 +115,7 @@ class StandbyBench:
             "restart": restart,
             "cells": rest,
         }
-        return {**told, "figures": figures(rest, restart)}
+        return {**reports, "figures": figures(rest, restart)}
 
     def _cell(self, folder: Path, one: Contestant) -> dict[str, Any]:
         settings, rng = self.settings, random.Random(self.settings.seed)
@@ -115,7 +129,7 @@ class StandbyBench:
             cell = {**asdict(one), "label": one.label, "load": load, **spent(before, after)}
             by_hand = (
                 one.standby not in (None, "passive") and settings.query == "selection"
-            )  # else up need not keep what is under way
+            )  # otherwise up need not keep what is under way
             cell["under_way_s"] = round(waiting / settings.rate, 3) if by_hand else None
             kills = []
             for _ in range(settings.trials):
@@ -129,13 +143,13 @@ class StandbyBench:
 
 def _taken_over(pipeline: Pipeline) -> dict[str, float]:
     now = pipeline.snapshot()
-    killed_s = pipeline.kill(now.leader, now.told)
+    killed_s = pipeline.kill(now.leader, now.reports)
 
-    def over(told: dict[str, Any]) -> bool:
-        found = switches(told)
+    def over(reports: dict[str, Any]) -> bool:
+        found = switches(reports)
         return bool(found) and found[-1]["suspected_s"] > killed_s - 0.01 and "news_s" in found[-1]
 
-    last = switches(pipeline.until(over, "news after the kill"))[-1]
+    last = switches(pipeline.until(over, "a new row after the kill"))[-1]
     return {
         "detection_s": round(max(0.0, last["suspected_s"] - killed_s), 4),
         "reconnection_s": round(last["answered_s"] - last["suspected_s"], 4),
@@ -147,15 +161,15 @@ def _taken_over(pipeline: Pipeline) -> dict[str, float]:
 
 def _restarted(pipeline: Pipeline) -> dict[str, float]:
     now = pipeline.snapshot()
-    killed_s = pipeline.kill("mid", now.told)
-    time.sleep(0.3)  # what was under way is there
-    rows = rows_at_down(pipeline.until(lambda told: "down" in told, "what down has"))
-    pipeline.until(lambda told: rows_at_down(told) > rows, "new rows after the restart")
+    killed_s = pipeline.kill("mid", now.reports)
+    time.sleep(0.3)  # tuples that were under way have arrived
+    rows = rows_at_down(pipeline.until(lambda reports: "down" in reports, "what down has"))
+    pipeline.until(lambda reports: rows_at_down(reports) > rows, "new rows after the restart")
     return {"outage_s": round(time.time() - killed_s, 4)}
 
 
 def spent(before: Snapshot, after: Snapshot) -> dict[str, Any]:
-    """Bytes, tuples and CPU between two snapshots without trouble between them."""
+    """Returns bytes, tuples and CPU between two snapshots without trouble between them."""
     leader, other = after.leader, after.other
 
     def sent(by: str, reader: str, what: str) -> int:
@@ -171,7 +185,7 @@ def spent(before: Snapshot, after: Snapshot) -> dict[str, Any]:
     copies = after.copied(other) - before.copied(other)
     backup = {"payload": sent("up", other, "payload_bytes") + copies, "wire": wire(other)}
     tuples, plain = sent("up", leader, "tuples"), sent("up", other, "plain_bytes")
-    cpu_us = {name: 1e6 * (after.cpu_s[name] - before.cpu_s[name]) / max(tuples, 1) for name in after.told}
+    cpu_us = {name: 1e6 * (after.cpu_s[name] - before.cpu_s[name]) / max(tuples, 1) for name in after.reports}
     names = {leader: "leader", other: "standby"}
     return {
         "undisturbed": leader == before.leader,
@@ -181,7 +195,7 @@ def spent(before: Snapshot, after: Snapshot) -> dict[str, Any]:
         "backup_bytes": backup,
         "backup_packed": round(sent("up", other, "payload_bytes") / plain, 4)
         if plain
-        else None,  # of the very same messages, by plain
+        else None,  # relative to the same messages without compression
         "backup_messages": sent("up", other, "messages"),
         "overhead": {what: round(backup[what] / max(primary[what], 1), 4) for what in primary},
         "cpu_us_a_tuple": {names.get(name, name): round(us) for name, us in cpu_us.items()},
@@ -189,8 +203,9 @@ def spent(before: Snapshot, after: Snapshot) -> dict[str, Any]:
 
 
 def figures(cells: list[dict[str, Any]], restart: dict[str, Any]) -> dict[str, Any]:
-    """What the issue asks for: recovery of batches up to 25 by plain restart; CPU of the leader by that of a node
-    without standby."""
+    """Returns the figures to reach: recovery of batches up to 25 relative to plain restart, and CPU of the leader
+    relative to a node without standby.
+    """
     plain_s = mean(restart["outage_s"])
     small = [cell for cell in cells if cell["batch"] is not None and cell["batch"] <= 25]
     alone = restart["cpu_us_a_tuple"]["leader"]
@@ -213,7 +228,7 @@ def figures(cells: list[dict[str, Any]], restart: dict[str, Any]) -> dict[str, A
 
 
 def settings_of(quick: bool, **given: Any) -> StandbySettings:
-    """Codecs that are given are all there are."""
+    """Returns the settings for the options of the command. If codecs are given, only these run."""
     chosen = {name: value for name, value in given.items() if value is not None}
     if "codecs" in chosen:
         chosen |= {"more": (), "copies": chosen["codecs"]}

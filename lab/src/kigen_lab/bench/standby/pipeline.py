@@ -1,9 +1,9 @@
-"""One pipeline of real nodes for `kigen bench standby`: source -> up -> mid -> down, a selection on mid, with a standby
-or without.
+"""Runs one pipeline of real nodes for `kigen bench standby`: source -> up -> mid -> down, with or without a standby for
+mid.
 
-`kigen up` runs as a process, and its nodes are asked as `kigen status` asks. The stream has no end; the pipeline ends
-with `with`. Bytes: payload as the senders count it, by reader; wire as TCP carried it to each relay. CPU: of a node's
-whole process tree, from /proc.
+`kigen up` runs as a process, and its nodes are asked as `kigen status` asks them. The stream has no end; the pipeline
+ends with the `with` block. Payload bytes are what senders count per reader. Wire bytes are what TCP carried to each
+relay. CPU is that of a node's whole process tree, from /proc.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from kigen.plan import bind
 from kigen.queue import QueueError
 from kigen_lab.bench.worker import ContestantFailed
 
-Told = dict[str, dict[str, Any]]
+Reports = dict[str, dict[str, Any]]
 _PATIENCE_S = 600.0
-PERIOD_S = 5.0  # passive: between copies
+PERIOD_S = 5.0  # time between copies (passive)
 QUERIES = {
     "selection": "SELECT id, road, speed FROM cars [RANGE 2 SECONDS] WHERE speed > 50",
     "window": "SELECT road, COUNT(*) AS cars, AVG(speed) AS speed FROM cars [RANGE 2 SECONDS] GROUP BY road",
@@ -39,7 +39,9 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Contestant:
-    """`batch` None: never full (upstream). `standby` None: none, a killed node is started again from its checkpoint."""
+    """One cell. `batch` None is never full (upstream). `standby` None has no standby: a killed node is started again
+    from its checkpoint.
+    """
 
     standby: str | None
     batch: int | None = None
@@ -54,14 +56,18 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Snapshot:
+    """What all nodes report at one moment, and the CPU time of their processes."""
+
     at_s: float
-    told: Told
+    reports: Reports
     cpu_s: dict[str, float]
 
     @property
     def leader(self) -> str:
         return next(
-            name for name in ("mid", "mid.1") if name in self.told and self.told[name]["role"] in ("leads", "alone")
+            name
+            for name in ("mid", "mid.1")
+            if name in self.reports and self.reports[name]["role"] in ("leads", "alone")
         )
 
     @property
@@ -69,18 +75,22 @@ class Snapshot:
         return "mid" if self.leader == "mid.1" else "mid.1"
 
     def sent(self, by: str, reader: str, what: str) -> int:
-        return sum(int(t[what]) for key, t in self.told[by]["sent"].items() if key.rpartition("/")[2] == reader)
+        return sum(int(t[what]) for key, t in self.reports[by]["sent"].items() if key.rpartition("/")[2] == reader)
 
     def wire(self, node: str) -> int:
-        ways = [*self.told[node]["from"].values(), self.told[node].get("copy", {})] if node in self.told else []
+        ways = (
+            [*self.reports[node]["from"].values(), self.reports[node].get("copy", {})] if node in self.reports else []
+        )
         return sum(int(way.get("wire_bytes", 0)) for way in ways)
 
     def copied(self, node: str) -> int:
-        """Bytes of copies that it fetched."""
-        return int(self.told.get(node, {}).get("copy", {}).get("sent_bytes", 0))
+        """Returns the bytes of copies that a node fetched."""
+        return int(self.reports.get(node, {}).get("copy", {}).get("sent_bytes", 0))
 
 
 class Pipeline:
+    """A running `kigen up`."""
+
     def __init__(
         self, folder: Path, contestant: Contestant, query: str, rate: float, seed: int, silence_s: float
     ) -> None:
@@ -92,7 +102,7 @@ class Pipeline:
             **({} if contestant.standby is None else {"mid.1": other}),
             "down": down,
         }
-        self._near = 2 * rate + (contestant.batch or 0)  # rows, marks included, that whoever stands by may be behind
+        self._near = 2 * rate + (contestant.batch or 0)  # rows, with watermark rows, that a follower may be behind
         self._other = "copies" if contestant.standby == "passive" else "stands by"
         folder.mkdir(parents=True)
         app = (
@@ -121,8 +131,8 @@ class Pipeline:
             self._process.send_signal(signal.SIGTERM)
             self._process.wait(_PATIENCE_S)
 
-    def until(self, there: Callable[[Told], bool], what: str, every_s: float = 0.05) -> Told:
-        """What the nodes say when it has come so far; a node that does not answer is left out."""
+    def until(self, there: Callable[[Reports], bool], what: str, every_s: float = 0.05) -> Reports:
+        """Waits until a condition holds, and returns the nodes' reports. A node that does not answer is left out."""
         assert self._process is not None
         until = time.monotonic() + _PATIENCE_S
         while time.monotonic() < until:
@@ -130,28 +140,32 @@ class Pipeline:
                 raise ContestantFailed(
                     f"kigen up ended with exit code {self._process.returncode} (log: {self._folder / 'up.log'})"
                 )
-            told = {name: about for name in self._addresses if (about := self._ask(name)) is not None}
-            if there(told):
-                return told
+            reports = {name: about for name in self._addresses if (about := self._ask(name)) is not None}
+            if there(reports):
+                return reports
             time.sleep(every_s)
         raise ContestantFailed(f"not within {_PATIENCE_S:.0f} s: {what} (log: {self._folder / 'up.log'})")
 
-    def steady(self) -> Told:
-        """All at work, and whoever stands by does, and has caught up."""
+    def steady(self) -> Reports:
+        """Waits until all nodes work and the follower has caught up."""
         wanted = sorted(["alone"] * 3 if "mid.1" not in self._addresses else ["alone", "alone", "leads", self._other])
 
-        def there(told: Told) -> bool:
-            running = len(told) == len(self._addresses) and all(at_work(about, self._near) for about in told.values())
-            return running and sorted(about["role"] for about in told.values()) == wanted and rows_at_down(told) > 0
+        def there(reports: Reports) -> bool:
+            running = len(reports) == len(self._addresses) and all(
+                at_work(about, self._near) for about in reports.values()
+            )
+            return (
+                running and sorted(about["role"] for about in reports.values()) == wanted and rows_at_down(reports) > 0
+            )
 
         return self.until(there, "all nodes at work")
 
     def snapshot(self) -> Snapshot:
-        told = self.steady()
-        return Snapshot(time.time(), told, {name: tree_cpu_s(about["pid"]) for name, about in told.items()})
+        reports = self.steady()
+        return Snapshot(time.time(), reports, {name: tree_cpu_s(about["pid"]) for name, about in reports.items()})
 
     def kept_at_up(self, seconds: float) -> float:
-        """Tuples that up keeps, on average over that time."""
+        """Returns the average number of tuples that up keeps over that time."""
         found, until = list[int](), time.monotonic() + seconds
         while time.monotonic() < until:
             about = self._ask("up")
@@ -160,8 +174,8 @@ class Pipeline:
             time.sleep(0.2)
         return mean(found) if found else 0.0
 
-    def kill(self, name: str, told: Told) -> float:
-        os.kill(told[name]["pid"], signal.SIGKILL)
+    def kill(self, name: str, reports: Reports) -> float:
+        os.kill(reports[name]["pid"], signal.SIGKILL)
         return time.time()
 
     def _ask(self, name: str) -> dict[str, Any] | None:
@@ -169,29 +183,32 @@ class Pipeline:
             security = Security(read_secret(self._folder / "nodes.state" / TOKEN))
             with Link(f"127.0.0.1:{self._addresses[name]}", security, _ASK) as link:
                 return link.about()
-        except (QueueError, FileNotFoundError):  # no node has begun yet
+        except (QueueError, FileNotFoundError):  # no node has started yet
             return None
 
 
 def at_work(about: dict[str, Any], near: float) -> bool:
-    """Whoever keeps copies has one; whoever stands by is not further behind than `near`: killed again at once, it is
-    not warm."""
+    """Checks that a node works.
+
+    A replica that keeps copies must have one. A follower must not be further behind than `near`: if the leader is
+    killed again at once, it is not warm.
+    """
     if about["role"] == "stands by" and (about["behind"] is None or about["behind"] > near):
         return False
     return about["state"] == "running" or (about["role"] == "copies" and about["copy"]["age_s"] is not None)
 
 
-def rows_at_down(told: Told) -> int:
-    return sum(int(way["rows"]) for way in told["down"]["from"].values()) if "down" in told else 0
+def rows_at_down(reports: Reports) -> int:
+    return sum(int(way["rows"]) for way in reports["down"]["from"].values()) if "down" in reports else 0
 
 
-def switches(told: Told) -> list[dict[str, float]]:
-    """Of down: changes to another server."""
-    return [s for way in told["down"]["from"].values() for s in way["switched"]] if "down" in told else []
+def switches(reports: Reports) -> list[dict[str, float]]:
+    """Returns the changes of down to another server."""
+    return [s for way in reports["down"]["from"].values() for s in way["switched"]] if "down" in reports else []
 
 
 def tree_cpu_s(root: int) -> float:
-    """User and system time of a process, its living descendants, and their dead children."""
+    """Returns user and system time of a process, its living descendants and their dead children."""
     parents: dict[int, int] = {}
     used: dict[int, int] = {}
     for entry in Path("/proc").iterdir():

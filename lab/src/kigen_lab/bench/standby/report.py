@@ -1,5 +1,6 @@
-"""`kigen bench standby` as a table and a picture: overhead against recovery, by batch and codec (the paper's figures
-6-8, on nodes)."""
+"""Shows `kigen bench standby` as a table and a picture: overhead against recovery, by batch and codec (figures 6-8 of
+the paper, on real nodes).
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def standby_tables(result: dict[str, Any]) -> RenderableType:
         "data ms",
         "under way ms",
         "outage ms",
-        *(f"CPU us a tuple, {name}" for name in _NODES),
+        *(f"CPU us per tuple, {name}" for name in _NODES),
         "load",
     ):
         table.add_column(name, justify="right")
@@ -58,16 +59,16 @@ def standby_tables(result: dict[str, Any]) -> RenderableType:
             f"{cell['load']:g}",
         )
     table.add_row("restart", "-", *["-"] * 8, _ms(restart["outage_s"]), *_cpu(restart), f"{restart['load']:g}")
-    told = (
-        f"{machine['cores']} cores, {machine['date']}; {settings['query']} at {settings['rate']:g} tuples a second, "
-        f"{_kills(settings)} a cell, silence {settings['silence_s']:g} s; load: of the machine when the cell began"
+    reports = (
+        f"{machine['cores']} cores, {machine['date']}; {settings['query']} at {settings['rate']:g} tuples per second, "
+        f"{_kills(settings)} per cell, silence {settings['silence_s']:g} s; load: of the machine when the cell began"
     )
     reached = "reached" if result["figures"]["fifth_reached"] else "not reached"
     verdict = (
         "recovery of batches up to 25 at most 1/5 of restart from checkpoint "
         f"({result['figures']['restart_s']:.1f} s): {reached}"
     )
-    return Group(Text(told, style="dim"), table, Text(verdict + ("" if result["complete"] else "; ended early")))
+    return Group(Text(reports, style="dim"), table, Text(verdict + ("" if result["complete"] else "; ended early")))
 
 
 def _cpu(cell: dict[str, Any]) -> list[str]:
@@ -96,7 +97,7 @@ def draw_standby(result: dict[str, Any], target: Path) -> None:
     _overhead(right, result["cells"])
     settings, machine = result["settings"], result["machine"]
     figure.suptitle(
-        f"Standby on real nodes: a {settings['query']} at {settings['rate']:g} tuples a second, {_kills(settings)} a "
+        f"Standby on real nodes: a {settings['query']} at {settings['rate']:g} tuples per second, {_kills(settings)} a "
         "cell; "
         f"{machine['cores']} cores, load {machine['load_before']:g} before",
         fontsize=10,
@@ -131,7 +132,9 @@ def _overhead(axis: Any, cells: list[dict[str, Any]]) -> None:
         for what, style in (("payload", "-"), ("wire", ":")):
             values = [100 * cell["overhead"][what] for cell in mine]
             axis.plot(at, values, style, marker="o", markersize=4, color=_CODECS[codec], label=f"{codec}, {what}")
-    for cell in (cell for cell in cells if cell["standby"] == "passive"):  # no batch: beside the curves
+    for cell in (
+        cell for cell in cells if cell["standby"] == "passive"
+    ):  # it has no batch, so it stands beside the curves
         for what, mark in (("payload", "s"), ("wire", "D")):
             label = f"{cell['compress']}, copies, {what}"
             axis.plot(

@@ -1,4 +1,4 @@
-"""Pictures of shared joins: processed by stage, dropped by stage, and drops in overload beside the least possible."""
+"""Draws shared joins: processed by stage, dropped by stage, and drops in overload beside the least possible."""
 
 from __future__ import annotations
 

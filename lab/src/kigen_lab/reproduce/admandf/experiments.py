@@ -1,8 +1,8 @@
-"""The experiments of the shared-join paper: each window set by stages, and beyond the paper at loads at which even FIFO
-drops.
+"""Runs the experiments of the shared-join paper: each window set by stages, and, beyond the paper, loads at which even
+FIFO drops.
 
-Runs are in virtual time and go to processes of their own. Invariant: a result depends on the setting alone. Quick runs
-have buffers and stages of a tenth, which leaves all loads as they are. Cost: some seconds a run.
+Runs are in virtual time, in processes of their own. Invariant: a result depends only on the setting. Quick runs have
+buffers and stages of a tenth, which leaves all loads as they are. Cost: some seconds per run.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ from kigen_lab.simulate.shared_joins.bound import fifo_limit, least_drops
 from kigen_lab.simulate.shared_joins.join_simulation import JoinSetting, simulate_join
 from kigen_lab.simulate.shared_joins.window_sets import PAPER_ORDERS, paper_windows
 
-SPEED = 6.6  # tuples a second, fully processed
-AHEAD = 400.0  # periods of half a second: the look-ahead that serves adMandF best over all nine sets
-OVERLOADS = (1.5, 2.0)  # times the load at which FIFO begins to drop
+SPEED = 6.6  # tuples per second, fully processed
+AHEAD = 400.0  # periods of half a second: the best look-ahead for adMandF over all nine sets
+OVERLOADS = (1.5, 2.0)  # multiples of the load at which FIFO begins to drop
 QUICK = 10
 
 
 @dataclass(frozen=True)
 class Curve:
+    """A policy and its settings."""
+
     label: str
     policy: str
-    ahead: float | None = None  # periods
+    ahead: float | None = None  # in periods
 
 
 CURVES = (
@@ -82,10 +84,12 @@ def do_run(run: Run) -> dict[str, Any]:
 
 
 def run_window_set(
-    name: str, quick: bool, told: Callable[[int, int], None], workers: int | None = None
+    name: str, quick: bool, on_progress: Callable[[int, int], None], workers: int | None = None
 ) -> dict[str, Any]:
-    """All curves by stages at the paper's rates; the overload's curves and the bound at each load, in stages and at an
-    even rate."""
+    """Runs all curves by stages at the paper's rates, and the overload's curves and the bound at each load.
+
+    Overloads are run in stages and at an even rate.
+    """
     setting = paper_setting(name, quick)
     even = replace(setting, stages=((setting.end_s, setting.speed / setting.streams),))
     limits = {"stages": fifo_limit(setting), "even": fifo_limit(even)}
@@ -94,7 +98,7 @@ def run_window_set(
     overload_runs = [
         Run(one, times * limits[kind], curve, quick) for kind, one, times in loads for curve in (None, *OVERLOAD_CURVES)
     ]
-    results = _all([*stage_runs, *overload_runs], told, workers)
+    results = _all([*stage_runs, *overload_runs], on_progress, workers)
     stages = {run.curve.label: result for run, result in zip(stage_runs, results, strict=False) if run.curve}
     rows = iter(results[len(stage_runs) :])
     overload = []
@@ -121,12 +125,12 @@ def run_window_set(
     }
 
 
-def _all(runs: list[Run], told: Callable[[int, int], None], workers: int | None) -> list[dict[str, Any]]:
+def _all(runs: list[Run], on_progress: Callable[[int, int], None], workers: int | None) -> list[dict[str, Any]]:
     results: dict[int, dict[str, Any]] = {}
-    told(0, len(runs))
+    on_progress(0, len(runs))
     with ProcessPoolExecutor(min(len(runs), workers or os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
         waiting = {pool.submit(do_run, run): index for index, run in enumerate(runs)}
         for done, future in enumerate(as_completed(waiting), 1):
             results[waiting[future]] = future.result()
-            told(done, len(runs))
+            on_progress(done, len(runs))
     return [results[index] for index in range(len(runs))]

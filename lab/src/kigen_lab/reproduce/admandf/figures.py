@@ -1,5 +1,6 @@
-"""The figures of the shared-join paper: processed and dropped by stage, the overload beside its bound, and what was to
-be reached."""
+"""Makes the figures of the shared-join paper: processed and dropped by stage, the overload beside its bound, and the
+goals.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _SAYS = (
 def make(request: Request) -> dict[str, Any]:
     name = request.name.removeprefix("admandf-")
     title = f"shared join, {name}"
-    result = run_window_set(name, request.quick, lambda done, of: request.told(title, done, of), request.workers)
+    result = run_window_set(name, request.quick, lambda done, of: request.on_progress(title, done, of), request.workers)
     published = {"mqt_drops": name in MQT_DROPS, "order": result["order_published"], "says": _SAYS}
     return {
         "name": request.name,
@@ -31,7 +32,7 @@ def make(request: Request) -> dict[str, Any]:
 
 
 def reached(name: str, result: dict[str, Any]) -> dict[str, bool]:
-    """What was to come out, and whether it did."""
+    """Returns each goal and whether it was reached."""
     stages, last = result["stages"], {label: one["processed"][-1] for label, one in result["stages"].items()}
     found = {
         "order as published": result["order_published"] in (None, result["order"]),

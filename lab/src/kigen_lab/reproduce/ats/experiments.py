@@ -1,4 +1,6 @@
-"""The experiments of the paper on deadlines and adaptive batches: figures 4 to 13, as grids of simulated runs."""
+"""Defines the experiments of the paper on deadlines and adaptive batches: figures 4 to 13, as grids
+of simulated runs.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ POLICIES = (
     Variant("Ideal", "ideal"),
 )
 PLAIN = tuple(v for v in POLICIES if not v.label.endswith("1"))
-LAMBDAS = tuple(round(0.1 * n, 1) for n in range(3, 11))  # below, nobody misses anything
+LAMBDAS = tuple(round(0.1 * n, 1) for n in range(3, 11))  # below that, no policy misses anything
 QUICK_LAMBDAS = (0.3, 0.4, 0.6, 1.0)
 RANDOM = None
 
@@ -44,7 +46,7 @@ def _sweep(
 def _base(quick: bool, queries: int = 100, **changes: object) -> Setting:
     tuples = (
         (150 if quick else 500) if queries <= 100 else (100 if quick else 300)
-    )  # fewer than the paper's 10,000; several seeds
+    )  # fewer than the paper's 10,000, but several seeds
     return replace(Setting(queries=queries, tuples=tuples), **changes)  # type: ignore[arg-type]  # fields of Setting, each of its own type
 
 

@@ -1,4 +1,4 @@
-"""The figures of the paper on deadlines: panels of runs made, and the order of the policies checked."""
+"""Makes the figures of the paper on deadlines, and checks the order of the policies."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def make(request: Request) -> dict[str, Any]:
     panels = []
     for panel in PANELS[request.name](request.quick):
 
-        def told(done: int, of: int, title: str = panel.title) -> None:
-            request.told(title, done, of)
+        def on_progress(done: int, of: int, title: str = panel.title) -> None:
+            request.on_progress(title, done, of)
 
-        series = run_jobs(panel.jobs, seeds, told, request.workers)
+        series = run_jobs(panel.jobs, seeds, on_progress, request.workers)
         made: dict[str, Any] = {"title": panel.title, "across": panel.across, "metric": panel.metric, "series": series}
         made["setting"] = {k: v for k, v in panel.jobs[0].setting.__dict__.items() if k not in ("rate", "seed")}
         if panel.metric == "sdmr" and panel.across == "lambda":
@@ -61,8 +61,9 @@ def make(request: Request) -> dict[str, Any]:
 
 
 def order_of(series: dict[str, Any]) -> list[dict[str, Any]]:
-    """At each lambda: the mean SDMR of each policy, whether TAAT >= BTS >= ATS >= ATS1 >= Ideal, and where `pack`
-    stands."""
+    """Returns for each lambda the mean SDMR of each policy, whether TAAT >= BTS >= ATS >= ATS1 >= Ideal, and where
+    `pack` stands.
+    """
     rows = []
     for index, rate in enumerate(series["Ideal"]["x"]):
         mean = {label: curve["sdmr"]["mean"][index] for label, curve in series.items()}

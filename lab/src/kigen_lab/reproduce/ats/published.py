@@ -1,5 +1,7 @@
-"""What the text of the paper says in numbers; its figures are lost. Shares, at a lambda; differences in points are of
-ATS below another."""
+"""Holds the numbers in the text of the paper; its figures are lost.
+
+Numbers are shares at a lambda. Differences in points are those of ATS below another policy.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kigen reproduce lazy-standby`: figures 6 to 8 of the paper on lazy standby, in one picture."""
+"""Makes the figure of `kigen reproduce lazy-standby`: figures 6 to 8 of the paper on lazy standby, in one picture."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ PUBLISHED = {
 
 def make(request: Request) -> dict[str, Any]:
     trials = request.seeds or (4 if request.quick else 30)
-    sweeps = run_cells(request.quick, trials, lambda done, of: request.told("lazy standby", done, of), request.workers)
+    sweeps = run_cells(
+        request.quick, trials, lambda done, of: request.on_progress("lazy standby", done, of), request.workers
+    )
     setting = {
         key: value
         for key, value in asdict(cells(request.quick)[0].setting).items()
@@ -39,7 +41,7 @@ def tables(result: dict[str, Any]) -> list[Table]:
             "on the wire, %",
             "recovery, ms",
             "of it reconnection",
-            "work of N', %",
+            "work of N.1, %",
         )
         rows = []
         for index, point in enumerate(next(iter(curves.values()))):

@@ -1,6 +1,6 @@
-"""The paper's two ways to place the collision warning, and sub-deadlines for either.
+"""Places the collision warning in the paper's two ways, with sub-deadlines for either.
 
-DeadlineAlloc is the mixed-integer program; ExistingAlloc is SQPR, which has no sub-deadlines and borrows those of
+DeadlineAlloc is the mixed-integer program. ExistingAlloc is SQPR, which has no sub-deadlines and borrows those of
 DeadlineAlloc.
 """
 
@@ -18,6 +18,6 @@ DEADLINE, EXISTING = "DeadlineAlloc", "ExistingAlloc"
 
 @cache
 def allocations(n: int, shape: Shape = "chain") -> dict[str, Placement]:
-    """By the models, O3 being free."""
+    """Returns both allocations by the models, with O3 free."""
     problem = paper_example(n, shape)
     return {DEADLINE: solve(problem, time.monotonic, "deadline"), EXISTING: solve(problem, time.monotonic, "sqpr")}

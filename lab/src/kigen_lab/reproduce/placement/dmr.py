@@ -1,11 +1,11 @@
-"""Figure 7 of the paper on placement: the share of late tuples over the number of V2V tuples, two allocations by two
-rules.
+"""Makes figure 7 of the paper on placement: the share of late tuples over the number of V2V tuples, for two allocations
+and two rules.
 
-The model is solved once, for 15 V2V tuples, as in the paper. V2V tuples are 50 ms old when they come; they come just
-before the sensors' on node 1, the centre's before anything from node 1 on node 2. Outputs 1 and 2 are counted: output 3
-cannot be late. The machines were two Raspberry Pis: node factors and jitter are fitted to the four figures that the
-text gives. Two readings: `tuples`, every tuple on its own (the paper batches nothing), and `parcels`, a source's tuples
-handed on together, as its worked example counts.
+The model is solved once, for 15 V2V tuples, as in the paper. V2V tuples are 50 ms old when they arrive. On node 1 they
+arrive just before the sensors' tuples; on node 2 the centre's arrive before anything from node 1. Outputs 1 and 2 are
+counted: output 3 cannot be late. The paper's machines were two Raspberry Pis; node factors and jitter are fitted to the
+four figures that the text gives. There are two readings: `tuples`, every tuple on its own (the paper batches nothing),
+and `parcels`, a source's tuples handed on together, as its worked example counts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COMBINATIONS = ((DEADLINE, "edf"), (EXISTING, "edf"), (DEADLINE, "fifo"), (EXIST
 LABELS = tuple(f"{allocation}.{rule.upper()}" for allocation, rule in COMBINATIONS)
 PUBLISHED = dict(zip(LABELS, (0.0211, 0.156, 0.409, 0.555), strict=True))
 READINGS = ("tuples", "parcels")
-MANY = 400  # trials at the published point: 50 leave the means uncertain by some points
+MANY = 400  # trials at the published point: with 50, means are uncertain by some points
 _SEED = 6
 
 
@@ -48,7 +48,9 @@ def _systems(shape: Shape) -> dict[str, System]:
 
 
 def point(reading: str, n: int, trials: int, shape: Shape = "chain", seed: int = _SEED) -> dict[str, list[float]]:
-    """The share of late tuples in each trial, by combination. Combinations of a trial share the machine's factors."""
+    """Returns the share of late tuples in each trial, by combination. Combinations of a trial share the machine's
+    factors.
+    """
     given = once(paper_example(n, shape), AGE_US)
     given.sort(key=lambda release: release.stream != "v2v")
     releases = [part for release in given for part in singles(release)] if reading == "tuples" else given
@@ -95,11 +97,11 @@ def _points(request: Request, counts: tuple[int, ...], trials: int) -> Iterator[
     workers = request.workers or os.cpu_count() or 1
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         for reading in READINGS:
-            request.told(f"figure 7, {reading}", 0, len(counts))
+            request.on_progress(f"figure 7, {reading}", 0, len(counts))
             made = []
             for found in pool.map(point, [reading] * len(counts), counts, [trials] * len(counts)):
                 made.append(found)
-                request.told(f"figure 7, {reading}", len(made), len(counts))
+                request.on_progress(f"figure 7, {reading}", len(made), len(counts))
             yield made
 
 
@@ -113,7 +115,7 @@ def _curve(counts: tuple[int, ...], shares: list[list[float]]) -> dict[str, Any]
 
 
 def _order(counts: tuple[int, ...], series: dict[str, Any]) -> list[dict[str, Any]]:
-    """At each n: whether DeadlineAlloc.EDF < ExistingAlloc.EDF < DeadlineAlloc.FIFO < ExistingAlloc.FIFO."""
+    """Returns for each n whether DeadlineAlloc.EDF < ExistingAlloc.EDF < DeadlineAlloc.FIFO < ExistingAlloc.FIFO."""
     rows = []
     for index, n in enumerate(counts):
         means = {label: series[label]["mean"][index] for label in LABELS}

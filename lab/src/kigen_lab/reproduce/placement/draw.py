@@ -1,4 +1,6 @@
-"""Pictures for the paper on placement: who ran when on which node, and the share of late tuples with its spread."""
+"""Draws pictures for the paper on placement: what ran when on which node, and the share of late
+tuples with its spread.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ from kigen_lab.simulate.nodes.outcome import NodesOutcome, joined
 
 _COLOURS = {"sensors": "#d94801", "v2v": "#2171b5", "centre": "#969696", "p1": "#2171b5", "p2": "#d94801"}
 _NAMES = {"sensors": "sensors", "v2v": "V2V", "centre": "centre"}
-_OUTPUTS = (("control", 30.0), ("warning", 200.0))  # when each is due in the worked example: V2V tuples are 100 ms old
+_OUTPUTS = (
+    ("control", 30.0),
+    ("warning", 200.0),
+)  # when each is due in the worked example, in which V2V tuples are 100 ms old
 _CURVES = {
     "DeadlineAlloc.EDF": ("#238b45", "o"),
     "ExistingAlloc.EDF": ("#2171b5", "s"),
@@ -21,7 +26,7 @@ _CURVES = {
 
 
 def timeline(outcome: NodesOutcome, by_operator: bool = False) -> list[dict[str, Any]]:
-    """Who ran when, as JSON: what the pictures are drawn from."""
+    """Returns as JSON what ran when: pictures are drawn from it."""
     merged = joined(outcome.segments, by_operator)
     return [
         {
@@ -48,10 +53,10 @@ def draw_worked_example(result: dict[str, Any], target: Path) -> None:
         for name, at in _OUTPUTS:
             axis.axvline(at, color="black", linewidth=0.9, linestyle="--")
             axis.text(at + 2, 1.52, f"{name} due", fontsize=7, va="bottom")
-        told = ", ".join(
+        described = ", ".join(
             f"{name} {case['ms'][name]:g} ms" + (" (late)" if name in case["late"] else "") for name, _ in _OUTPUTS
         )
-        axis.set_title(f"{case['title']}: {told}", fontsize=10, loc="left", pad=12)
+        axis.set_title(f"{case['title']}: {described}", fontsize=10, loc="left", pad=12)
         axis.set_yticks([0, 1], ["node 2", "node 1"])
         axis.set_ylim(-0.55, 1.55)
         axis.grid(axis="x", color="#dddddd", linewidth=0.6)
@@ -60,7 +65,7 @@ def draw_worked_example(result: dict[str, Any], target: Path) -> None:
         axes[0].barh(-5, 0, color=_COLOURS[name], label=f"tuples of {label}")
     axes[0].legend(fontsize=8, loc="upper right")
     axes[-1].set_xlim(0, 400)
-    axes[-1].set_xlabel("ms since the sensors' tuples came; V2V tuples were born 100 ms before, the centre's 200 ms")
+    axes[-1].set_xlabel("ms since the sensors' tuples arrived; V2V tuples were born 100 ms before, the centre's 200 ms")
     _save(pyplot, figure, target)
 
 

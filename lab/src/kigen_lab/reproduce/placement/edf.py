@@ -1,6 +1,6 @@
-"""Figure 6 of the paper on placement: EDF over (tuple, task) on one node, and FIFO beside it, in virtual time.
+"""Makes figure 6 of the paper on placement: EDF over (tuple, task) on one node, and FIFO beside it, in virtual time.
 
-It must come out to the millisecond: the JSON says what the text has, what came out, and whether they agree.
+It must match to the millisecond: the JSON holds what the text says, what came out, and whether they agree.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ ORDER = (
 
 
 def figure_6() -> tuple[System, list[Release]]:
-    """O1 feeds O2 (in its task) and O3 (in the other); times are milliseconds, the text has no unit."""
+    """Returns the system: O1 feeds O2 (in its task) and O3 (in the other). Times are milliseconds; the text has no
+    unit.
+    """
     first = NodeTask("T1", "node", ("in",), (Step("O1", MS, ("s1",)), Step("O2", MS, ("s2",))), 2 * MS)
     second = NodeTask("T2", "node", ("s1",), (Step("O3", MS, ("s3",)),), 5 * MS)
     system = System(
@@ -59,7 +61,7 @@ def edf_example(request: Request) -> dict[str, Any]:
             case["published"] = {"missed": [("T1", "p2")]}
             case["agrees"] = late == [("T1", "p2")]
         cases.append(case)
-        request.told("figure 6", len(cases), 2)
+        request.on_progress("figure 6", len(cases), 2)
     return {"name": request.name, "cases": cases}
 
 

@@ -1,6 +1,6 @@
-"""The worked example of the paper on placement, in virtual time: the collision warning of section 4.1.
+"""Makes the worked example of the paper on placement, the collision warning of section 4.1, in virtual time.
 
-It must come out to the millisecond; the JSON says for each case what the text has, what came out, and whether they
+It must match to the millisecond: for each case the JSON holds what the text says, what came out, and whether they
 agree. A source's tuples are one parcel, as the text counts them: handed on together, overtaken between tuples.
 """
 
@@ -23,7 +23,7 @@ TUPLES = 20
 AGES_US = {"v2v": 100 * MS, "centre": 200 * MS}
 LIMITS_MS = {"control": 30.0, "warning": 300.0, "information": 3000.0}
 _OUTPUTS = {"out1": "control", "out2": "warning", "out3": "information"}
-CASES: tuple[tuple[str, str, str, dict[str, float]], ...] = (  # title, allocation, rule, what the text says
+CASES: tuple[tuple[str, str, str, dict[str, float]], ...] = (  # title, allocation, rule, numbers in the text
     ("O3 on node 1 (ExistingAlloc), EDF", EXISTING, "edf", {"control": 50.0}),
     ("O3 on node 1 (ExistingAlloc), control first", EXISTING, "control first", {"warning": 310.0}),
     ("O3 on node 2 (DeadlineAlloc), EDF", DEADLINE, "edf", {"control": 30.0, "warning": 300.0}),
@@ -34,10 +34,10 @@ CASES: tuple[tuple[str, str, str, dict[str, float]], ...] = (  # title, allocati
 def placement_example(request: Request) -> dict[str, Any]:
     cases = []
     for done, (title, allocation, rule, said) in enumerate(CASES):
-        request.told("worked example", done, len(CASES))
+        request.on_progress("worked example", done, len(CASES))
         placement = allocations(TUPLES)[allocation]
         cases.append({"title": title, "o3": placement.nodes["O3"], "rule": rule, **_case(placement, rule, said)})
-    request.told("worked example", len(CASES), len(CASES))
+    request.on_progress("worked example", len(CASES), len(CASES))
     chosen = [
         {"n": n, "shape": shape, "allocation": name, "o3": placement.nodes["O3"]}
         for n in (15, 20)
@@ -52,7 +52,7 @@ def _case(placement: Placement, rule: str, said: dict[str, float]) -> dict[str, 
     system = system_of(problem, placement)
     if (
         rule == "control first"
-    ):  # what was created 100 ms ago is due after the control's 30 ms, if it may use its whole deadline here
+    ):  # tuples created 100 ms ago are due after the control's 30 ms, if they may use their whole deadline here
         tasks = tuple(replace(t, deadline_us=300 * MS) if t.inputs == ("v2v",) else t for t in system.tasks)
         system, rule = replace(system, tasks=tasks), "edf"
     outcome = simulate_nodes(system, once(problem, AGES_US), rule, record=True)
@@ -68,7 +68,7 @@ def _case(placement: Placement, rule: str, said: dict[str, float]) -> dict[str, 
 
 
 def _wait_us(outcome: NodesOutcome) -> float:
-    """From the arrival of V2V tuples on node 2 to the first work on them there."""
+    """Returns the time from the arrival of V2V tuples on node 2 to the first work on them there."""
     began = min(s.start_us for s in outcome.segments if s.node == "node2" and s.label == "v2v")
     left = max(s.end_us for s in outcome.segments if s.node == "node1" and s.label == "v2v")
     return began - left

@@ -1,4 +1,4 @@
-"""The figures of the paper on placement and sub-deadlines, by name."""
+"""Lists the figures of the paper on placement and sub-deadlines."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""When tuples arrive, in virtual time: Poisson, Zipf or bursty gaps, all with the same mean rate. One vectorised draw a
-stream."""
+"""Draws arrival times in virtual time: Poisson, Zipf or bursty gaps with the same mean rate. One vectorised draw per
+stream.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ BURST, EVERY_US, LASTING_US = 4.0, 10e6, 2e6
 
 
 def arrival_times_us(kind: str, rng: np.random.Generator, count: int, gap_us: float) -> Floats:
-    """`count` arrivals with a mean gap of `gap_us`, from time 0."""
+    """Returns `count` arrivals with a mean gap of `gap_us`, from time 0."""
     if kind == "poisson":
         return np.cumsum(rng.exponential(gap_us, count))
     if kind == "zipf":
@@ -24,8 +25,10 @@ def arrival_times_us(kind: str, rng: np.random.Generator, count: int, gap_us: fl
 
 
 def _zipf(rng: np.random.Generator, count: int, gap_us: float) -> Floats:
-    """Gaps are 1, 2, 3 ... units long with chances falling as a power: most tuples come in clusters, some after a long
-    silence."""
+    """Draws gaps of 1, 2, 3 ... units with probabilities that fall as a power.
+
+    Most tuples arrive in clusters, some after a long silence.
+    """
     lengths = np.arange(1, ZIPF_LARGEST + 1, dtype=np.float64)
     chances = lengths**-ZIPF_EXPONENT
     chances /= chances.sum()
@@ -34,8 +37,10 @@ def _zipf(rng: np.random.Generator, count: int, gap_us: float) -> Floats:
 
 
 def _bursty(rng: np.random.Generator, count: int, gap_us: float) -> Floats:
-    """Poisson at `BURST` times the mean rate for 2 s in every 10 s, at a phase of the stream's own; slower in
-    between."""
+    """Draws a Poisson stream at `BURST` times the mean rate for 2 s in every 10 s, and slower in between.
+
+    The phase is the stream's own.
+    """
     even = np.cumsum(rng.exponential(gap_us, count)) + rng.uniform(0, EVERY_US)
     quiet = (EVERY_US - LASTING_US * BURST) / (EVERY_US - LASTING_US)
     if quiet < 0:

@@ -1,5 +1,6 @@
-"""Policies by name for a workload, and Ideal: no overhead at all, EDF one tuple at a time, S(Q) shedding with the true
-mean costs."""
+"""Runs policies by name over a workload, and Ideal: no overhead, EDF one tuple at a time, S(Q) shedding with the true
+mean costs.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +16,11 @@ IDEAL = "ideal"
 
 
 def run_policy(name: str, workload: Workload, settings: PolicySettings | None = None, seed: int = 0) -> Outcome:
-    """Simulate a policy, or Ideal. Policies begin with the workload's mean overhead and C_exec; the paper's keep them,
-    `pack` learns on."""
+    """Simulates a policy, or Ideal.
+
+    Policies begin with the workload's mean overhead and C_exec. The paper's policies keep them, `pack` continues to
+    learn.
+    """
     settings = replace(
         settings or PolicySettings(), fixed_us=workload.mean_overhead_us, learning=name == "pack", doubt=0.1
     )

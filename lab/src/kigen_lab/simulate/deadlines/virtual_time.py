@@ -1,7 +1,7 @@
-"""Drives a policy under a virtual clock: the very objects that Spark's admission drives under the real one.
+"""Drives a policy under a virtual clock: the same objects that Spark's admission drives under the real clock.
 
-One processor: a decision's batch runs to its end, at the cost of one overhead and its tuples' true costs; results come
-at its end. The loop turns once a decision, and touches tuples only where the policy itself does: policies over a
+There is one processor. A decision's batch runs to its end and costs one overhead plus the true costs of its tuples;
+results come at its end. The loop runs once per decision, and touches tuples only where the policy does. Policies over a
 calendar get arrivals as arrays.
 """
 
@@ -20,12 +20,14 @@ _DRAWS = 1 << 14
 
 @dataclass(frozen=True)
 class Outcome:
+    """Counts and times of a run."""
+
     tuples: int
     missed: int  # late or shed
     shed: int
     decisions: int
     overhead_us: float
-    busy_us: float  # overhead included
+    busy_us: float  # with overhead
     span_us: float  # until the last arrival or the last batch's end
     mean_k: float
     missed_by_task: tuple[int, ...] = ()
@@ -40,6 +42,8 @@ class Outcome:
 
 
 class _Run:
+    """State of one run."""
+
     def __init__(self, workload: Workload, policy: Policy, overhead: bool, seed: int) -> None:
         self.workload, self.policy = workload, policy
         self._times = workload.times_us.tolist()
@@ -121,6 +125,6 @@ class _Run:
 
 
 def simulate(workload: Workload, policy: Policy, *, overhead: bool = True, seed: int = 0) -> Outcome:
-    """Run the policy over the whole workload. `overhead` False: decisions are free."""
+    """Runs the policy over the whole workload. With `overhead` False, decisions are free."""
     outcome = _Run(workload, policy, overhead, seed)
     return outcome.go()

@@ -1,9 +1,10 @@
-"""The paper's experiment: query trees, their costs and deadlines, and the tuples that arrive; drawn once from a seed.
+"""Draws the deadline paper's experiment from a seed: query trees, their costs and deadlines, and the tuples that
+arrive.
 
-A query is a tree of depth 1-3 and fan-out 1-3 whose leaves read the query's one logical stream: a tuple enters at a
-random leaf and climbs to the root, through as many operators as the tree is deep, as long as each passes it on. Printed
-costs are scaled by 48, without which nothing is ever overloaded; lambda is tuples per 0.1 s and query. Millions of
-tuples are drawn in a few vector operations a query.
+A query is a tree of depth 1-3 and fan-out 1-3 whose leaves read the query's one logical stream. A tuple enters at a
+random leaf and climbs to the root as long as each operator passes it on. Printed costs are scaled by 48; without that
+nothing is ever overloaded. lambda is the number of tuples per 0.1 s and query. Cost: a few vector operations per query
+for millions of tuples.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ LAMBDA_UNIT_US = 100_000.0
 class Setting:
     """One cell of an experiment."""
 
-    rate: float = 0.4  # lambda: tuples of a query in 0.1 s
+    rate: float = 0.4  # lambda: tuples per query and 0.1 s
     queries: int = 100
-    tuples: int = 10_000  # of each query
-    selectivity: float | None = 0.5  # None: random, 0.01-1
+    tuples: int = 10_000  # per query
+    selectivity: float | None = 0.5  # None: random between 0.01 and 1
     arrivals: str = "poisson"
     scale: float = SCALE
     seed: int = 0
@@ -38,10 +39,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Workload:
+    """Tasks and their tuples."""
+
     tasks: tuple[ScheduledTask, ...]
-    times_us: Floats  # of all arrivals, in order
-    owners: Ints  # their tasks
-    task_times: tuple[Floats, ...]  # the same by task
+    times_us: Floats  # arrival times of all tuples, in order
+    owners: Ints  # task of each tuple
+    task_times: tuple[Floats, ...]  # arrival times by task
     task_work: tuple[Floats, ...]  # cumulative true cost of a task's tuples, starting with 0
     overheads_us: tuple[float, float]  # a decision's overhead is uniform between these
 
@@ -55,7 +58,7 @@ class Workload:
 
     @property
     def load(self) -> float:
-        """Of the operators alone."""
+        """Returns the load of the operators alone."""
         return sum(float(w[-1]) for w in self.task_work) / float(self.times_us[-1])
 
 
@@ -79,7 +82,7 @@ def draw(setting: Setting) -> Workload:
 
 @dataclass(frozen=True)
 class _Tree:
-    """Costs and selectivities by level, leaves first: one row a level, one column a leaf (its path to the root)."""
+    """Costs and selectivities by level, leaves first: a row per level, a column per leaf (its path to the root)."""
 
     costs_us: Floats
     selectivities: Floats
@@ -103,12 +106,12 @@ class _Tree:
 
     @property
     def mean_us(self) -> float:
-        """The paper's C_exec, over all leaves."""
+        """Returns the paper's C_exec, over all leaves."""
         paths = zip(self.costs_us.T.tolist(), self.selectivities.T.tolist(), strict=True)
         return float(np.mean([chain_cost_us(costs, passing) for costs, passing in paths]))
 
     def costs_of(self, rng: np.random.Generator, tuples: int) -> Floats:
-        """True cost of each tuple: which operators it really met."""
+        """Returns the true cost of each tuple, from the operators that it really met."""
         leaf = rng.integers(0, self.costs_us.shape[1], tuples)
         total, alive = np.zeros(tuples), np.ones(tuples, bool)
         for costs, passing in zip(self.costs_us, self.selectivities, strict=True):

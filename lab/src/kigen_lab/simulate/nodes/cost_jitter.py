@@ -1,7 +1,7 @@
-"""True costs that differ from the nominal ones: a factor for each node, one for each node and trial, one for each call
-of an operator.
+"""Draws true costs that differ from nominal ones.
 
-The random factors are lognormal with median 1. Invariant: a trial depends on its seed and the order of calls alone.
+There is a factor per node, one per node and trial, and one per call of an operator. Random factors are lognormal with
+median 1. Invariant: a trial depends only on its seed and on the order of calls.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _DRAWS = 4096
 
 @dataclass(frozen=True)
 class Jitter:
-    """How much a call takes beside its nominal cost."""
+    """How true costs differ from nominal ones."""
 
-    node: Mapping[str, float] = field(default_factory=dict)  # a node's own factor, 1 where it is not named
-    trial: float = 0.0  # spread of the logarithm, drawn once a node and trial
-    call: float = 0.0  # spread of the logarithm, drawn for every call
+    node: Mapping[str, float] = field(default_factory=dict)  # factor of a node; 1 if it is not listed
+    trial: float = 0.0  # spread of the logarithm, drawn once per node and trial
+    call: float = 0.0  # spread of the logarithm, drawn per call
 
     def trial_of(self, nodes: Sequence[str], seed: Sequence[int]) -> Cost:
-        """The costs of one trial."""
+        """Returns the costs of one trial."""
         rng = np.random.default_rng(list(seed))
         factors = {node: self.node.get(node, 1.0) * math.exp(rng.normal(0.0, self.trial)) for node in nodes}
         draws: list[float] = []

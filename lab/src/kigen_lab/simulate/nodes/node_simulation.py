@@ -1,11 +1,10 @@
-"""Nodes in virtual time: each node is one processor whose policy says which tuples of which task run next; links carry
-what they make.
+"""Runs nodes in virtual time: each node is one processor whose policy chooses the next tuples; links carry the results.
 
-The policies are those of `kigen.schedule`: `edf` and `fifo` here are `taat` with that rule, one tuple a decision, so a
-more urgent tuple overtakes between tuples and never within one. A tuple goes through all operators of its task; what an
-operator makes for others leaves when that operator is done. With `fixed_us`, a decision is a micro-batch: it costs that
+The policies are those of `kigen.schedule`. `edf` and `fifo` are `taat` with that rule: one tuple per decision, so a
+more urgent tuple overtakes between tuples, never within one. A tuple passes all operators of its task. What an operator
+makes for other tasks leaves when that operator is done. With `fixed_us`, a decision is a micro-batch: it costs that
 much more, and its results come at its end. Invariant: all events of an instant are seen before any node decides at that
-instant. Cost: O(log events) a tuple and operator.
+instant. Cost: O(log events) per tuple and operator.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _FREE = Wire()
 
 
 def by_rule(rule: str) -> MakePolicy:
-    """EDF or FIFO over (tuple, task)."""
+    """Returns a maker of policies for EDF or FIFO over (tuple, task)."""
     if rule not in RULES:
         raise ValueError(f"no rule '{rule}' for nodes: write one of {', '.join(RULES)}")
     return lambda tasks: make_policy("taat", tasks, PolicySettings(rule=rule, may_drop=False, learning=False))
@@ -41,11 +40,13 @@ class _Work:
     parcel: Parcel
     created_us: float
     done: int = 0
-    made: list[int] = field(default_factory=list)  # by step
+    made: list[int] = field(default_factory=list)  # number of tuples that each step made
 
 
 @dataclass
 class _Node:
+    """State of a node."""
+
     name: str
     policy: Policy
     queues: list[deque[_Work]]
@@ -53,6 +54,8 @@ class _Node:
 
 
 class _Run:
+    """State of one run."""
+
     def __init__(self, system: System, make: MakePolicy, cost: Cost | None, fixed_us: float, record: bool) -> None:
         self._system, self._cost, self._fixed_us, self._record = system, cost, fixed_us, record
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -77,7 +80,9 @@ class _Run:
             self._sinks[sink.stream, sink.node].append(sink)
         self._wire_free: dict[tuple[str, str], float] = defaultdict(lambda: -math.inf)
         self._awaited: dict[tuple[str, int, int], dict[str, Parcel]] = defaultdict(dict)
-        self._carry: dict[str, float] = defaultdict(lambda: 0.5)  # of each operator: counts are rounded, not cut
+        self._carry: dict[str, float] = defaultdict(
+            lambda: 0.5
+        )  # per operator, so that counts are rounded and not cut off
         self._deliveries: list[Delivery] = []
         self._instances: list[Instance] = []
         self._segments: list[Segment] = []
@@ -102,7 +107,7 @@ class _Run:
         heapq.heappush(self._events, (time_us, self._sequence, action))
 
     def _arrive(self, stream: str, node: str, parcel: Parcel, created_us: float) -> None:
-        """A parcel of the stream is on the node: to its sinks, its next hops, its readers."""
+        """Passes a parcel that is on the node to its sinks, next hops and readers."""
         for sink in self._sinks[stream, node]:
             if parcel.count:
                 latency_us = self._now - parcel.born_us
@@ -121,7 +126,7 @@ class _Run:
             self._offer(node, index, stream, parcel, created_us)
 
     def _offer(self, name: str, index: int, stream: str, parcel: Parcel, created_us: float) -> None:
-        """To the task's queue, as soon as all its inputs have come."""
+        """Puts a parcel into the task's queue as soon as all its inputs have arrived."""
         task = self._by_node[name][index]
         if task.waits and len(task.inputs) > 1:
             met = self._awaited[name, index, parcel.job]
@@ -131,11 +136,11 @@ class _Run:
             del self._awaited[name, index, parcel.job]
             oldest = min(met.values(), key=lambda p: p.born_us)
             parcel = Parcel(oldest.label, max(p.count for p in met.values()), oldest.born_us, parcel.job)
-        if not parcel.count:  # nothing to do, but who awaits the job must hear of it
+        if not parcel.count:  # nothing to do, but a task that waits for this job must know
             for step in task.steps:
                 self._hand_on(name, step.outs, parcel)
             return
-        if task.release_us is not None:  # who comes early may run early, but is no more urgent for it
+        if task.release_us is not None:  # tuples that arrive early may run early, but are not more urgent
             created_us = max(created_us, parcel.born_us + task.release_us)
         node = self._nodes[name]
         node.queues[index].append(_Work(parcel, created_us, 0, [0] * len(task.steps)))
@@ -182,7 +187,7 @@ class _Run:
         leaving: list[tuple[float, tuple[str, ...], Parcel]],
         ended: list[Instance],
     ) -> float:
-        """The next tuple of the task's oldest parcel goes through the task's operators; gives when it is through."""
+        """Passes the next tuple of the task's oldest parcel through the task's operators. Returns when it is done."""
         task, work = self._by_node[node.name][index], node.queues[index][0]
         work.done += 1
         last, copies, parcel = work.done == work.parcel.count, 1, work.parcel
@@ -206,8 +211,10 @@ class _Run:
         return now_us
 
     def _passed(self, operator: str, selectivity: float, copies: int) -> int:
-        """How many of the tuples pass: fractions are carried over, so a selectivity of 0.5 passes the first, third,
-        fifth ..."""
+        """Returns how many of the tuples pass.
+
+        Fractions are carried over, so a selectivity of 0.5 passes the first, third, fifth ...
+        """
         if selectivity == 1.0:
             return copies
         self._carry[operator] += copies * selectivity
@@ -231,6 +238,9 @@ def simulate_nodes(
     fixed_us: float = 0.0,
     record: bool = False,
 ) -> NodesOutcome:
-    """Run until nothing is left to do. `rule`: `edf`, `fifo`, or what makes a node's policy; `cost`: what a tuple
-    really costs; `record`: keep who ran when."""
+    """Runs until nothing is left to do.
+
+    `rule` is `edf`, `fifo`, or a function that makes a node's policy. `cost` gives the true cost of a tuple. `record`
+    keeps what ran when.
+    """
     return _Run(system, by_rule(rule) if isinstance(rule, str) else rule, cost, fixed_us, record).go(releases)

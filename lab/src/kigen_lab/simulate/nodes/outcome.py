@@ -1,17 +1,16 @@
-"""What a run of nodes in virtual time leaves behind: results with their latencies, instances of tasks, and who ran
-when."""
+"""Describes the result of a run of nodes: deliveries with their latencies, instances of tasks, and what ran when."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-EXACT_US = 1e-3  # sums of rounded times: a deadline is missed by more than this
+EXACT_US = 1e-3  # times are rounded sums: a deadline counts as missed only beyond this
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A node was busy with tuples of a parcel, in one operator of a task."""
+    """A time in which a node was busy with tuples of a parcel, in one operator of a task."""
 
     node: str
     task: str
@@ -23,7 +22,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Instance:
-    """(tuples, task): its absolute deadline is its creation plus the task's sub-deadline."""
+    """Tuples in a task: the absolute deadline is their creation plus the task's sub-deadline."""
 
     task: str
     label: str
@@ -38,7 +37,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Delivery:
-    """Results at the node where they are wanted."""
+    """Results that arrived at the node where they are delivered."""
 
     output: str
     label: str
@@ -54,18 +53,20 @@ class Delivery:
 
 @dataclass(frozen=True)
 class NodesOutcome:
+    """Everything that a run gives."""
+
     deliveries: tuple[Delivery, ...]
     instances: tuple[Instance, ...]
-    segments: tuple[Segment, ...]  # in order of time on each node; empty unless asked for
+    segments: tuple[Segment, ...]  # in order of time on each node; empty unless `record` was set
 
     def missed(self, outputs: Iterable[str] | None = None) -> tuple[int, int]:
-        """(late, all) tuples of these outputs."""
+        """Returns (late, all) tuples of these outputs."""
         wanted = None if outputs is None else set(outputs)
         counted = [d for d in self.deliveries if wanted is None or d.output in wanted]
         return sum(d.count for d in counted if d.missed), sum(d.count for d in counted)
 
     def worst_us(self) -> dict[str, float]:
-        """The longest latency of each output."""
+        """Returns the longest latency of each output."""
         worst: dict[str, float] = {}
         for delivery in self.deliveries:
             worst[delivery.output] = max(delivery.latency_us, worst.get(delivery.output, 0.0))
@@ -73,8 +74,10 @@ class NodesOutcome:
 
 
 def joined(segments: Iterable[Segment], by_operator: bool = True) -> list[Segment]:
-    """Neighbouring segments of the same parcel become one; `by_operator` False: of the same task, whatever its
-    operators."""
+    """Joins neighbouring segments of the same parcel.
+
+    With `by_operator` False, segments of one task are joined whatever their operators.
+    """
     kept: list[Segment] = []
     for found in sorted(segments, key=lambda s: (s.node, s.start_us, s.end_us)):
         segment = (

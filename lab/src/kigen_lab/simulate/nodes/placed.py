@@ -1,5 +1,4 @@
-"""From a placement to nodes in virtual time: its tasks, routes and links as they are, and the tuples that its sources
-give."""
+"""Turns a placement into nodes in virtual time: its tasks, routes and links, and the tuples of its sources."""
 
 from __future__ import annotations
 
@@ -13,8 +12,11 @@ from kigen_lab.simulate.nodes.model import NodeTask, Parcel, Release, Sink, Step
 
 
 def system_of(problem: Problem, placement: Placement, nominal: bool = False) -> System:
-    """The nodes as the placement fills them. `nominal`: a task's sub-deadline begins when its tuples are due there,
-    even if they come earlier; otherwise when they come, as in the paper."""
+    """Returns the nodes as the placement fills them.
+
+    With `nominal`, a task's sub-deadline begins when its tuples are due there, even if they arrive earlier. Otherwise
+    it begins when they arrive, as in the paper.
+    """
     releases = _releases(problem, placement) if nominal else {}
     return System(
         {node.name: node.speed for node in problem.nodes},
@@ -27,7 +29,7 @@ def system_of(problem: Problem, placement: Placement, nominal: bool = False) -> 
 
 
 def _releases(problem: Problem, placement: Placement) -> dict[str, float]:
-    """Task -> the latest that its tuples come, after their birth."""
+    """Returns for each task the latest time after their birth at which its tuples arrive."""
     arrivals = arrival_us(problem, placement.nodes, placement.routes)
     finish = finish_us(problem, placement.tasks, arrivals, placement.nodes)
     return {
@@ -42,7 +44,10 @@ def _task(problem: Problem, task: PlacedTask, nominal_us: float | None) -> NodeT
 
 
 def once(problem: Problem, ages_us: Mapping[str, float] | None = None, at_us: float = 0.0) -> list[Release]:
-    """One activation of every source, all at once; the streams in the order of the problem. `ages_us`: by stream."""
+    """Returns one activation of every source, all at once, the streams in the order of the problem.
+
+    `ages_us` gives the age by stream.
+    """
     return [
         Release(
             stream.name,
@@ -57,8 +62,10 @@ def once(problem: Problem, ages_us: Mapping[str, float] | None = None, at_us: fl
 
 
 def periodic(problem: Problem, until_us: float, offsets_us: Mapping[str, float] | None = None) -> list[Release]:
-    """Activations of every source with a period, from its offset on, until then. Streams that meet in an operator that
-    waits need the same period; the n-th activations meet."""
+    """Returns activations of every source with a period, from its offset until `until_us`.
+
+    Streams that meet in an operator that waits need the same period; the n-th activations meet.
+    """
     releases = []
     for stream in problem.streams:
         if not stream.born or not stream.tuples or stream.period_us is None:

@@ -1,14 +1,14 @@
-"""The least that any policy must drop, by a linear program over all policies that knew the future.
+"""Computes the least that any policy must drop, by a linear program over all policies that know the future.
 
-Work on a tuple must lie between its arrival and its eviction; what queries it answers is at most the concave hull of
-(work, queries). Tuples leave in the order in which they came, so if any schedule exists, one exists that takes them in
-that order: T(j), the time by which tuple j and all before it are done, obeys T(j) >= T(j-1) + x(j) / speed, T(j) >=
-arrival(j) + x(j) / speed and T(j) <= eviction(j). Maximise the queries answered on tuples that are evicted before the
-end; others are not dropped by anyone.
+Work on a tuple must lie between its arrival and its eviction. The queries that it answers are at most the concave hull
+of (work, queries). Tuples leave in the order in which they arrived, so if any schedule exists, one exists that takes
+them in that order. T(j), the time by which tuple j and all before it are done, obeys T(j) >= T(j-1) + x(j) / speed,
+T(j) >= arrival(j) + x(j) / speed and T(j) <= eviction(j). The program maximises the queries answered on tuples that are
+evicted before the end; nobody drops the others.
 
-Invariant: below every policy's drops. Tuples are taken together in blocks, from the first one's arrival to the last
-one's eviction, and a slice that has begun may end after the eviction: both only lower the bound. Cost: some seconds for
-1,000 blocks.
+Invariant: the bound is below the drops of every policy. Tuples are grouped into blocks, from the first one's arrival to
+the last one's eviction, and a slice that has begun may end after the eviction. Both only lower the bound. Cost: some
+seconds for 1,000 blocks.
 """
 
 from __future__ import annotations
@@ -21,26 +21,28 @@ import numpy as np
 from kigen.plan.shared_joins.window_hull import window_hull
 from kigen_lab.simulate.shared_joins.join_simulation import Floats, JoinSetting
 
-BLOCK = 10  # tuples, of all streams together
+BLOCK = 10  # tuples of all streams together
 
 
 @dataclass(frozen=True)
 class JoinBound:
-    """`offered`: queries on tuples that are evicted before the end, unprocessed at the start. Counts are of queries."""
+    """Numbers of queries. `offered` are those on tuples that are unprocessed at the start and
+    evicted before the end.
+    """
 
     offered: int
     dropped: float
 
 
 def least_drops(setting: JoinSetting, block: int = BLOCK) -> JoinBound:
-    """The lower bound on dropped queries, those on tuples there at the start included."""
+    """Returns the lower bound on dropped queries, including those on tuples that are there at the start."""
     hull = window_hull(setting.windows)
     released, evicted = _lives_s(setting)
     if not len(released):
         return JoinBound(0, 0.0)
     firsts = np.arange(0, len(released), block)
     counts = np.diff(np.append(firsts, len(released)))
-    second = 1.0 / (setting.speed * hull.windows[-1])  # of one unit of work
+    second = 1.0 / (setting.speed * hull.windows[-1])  # per unit of work
     begins, ends = released[firsts], evicted[firsts + counts - 1] + max(hull.work) * second
     work_s = np.array([sum(hull.work[first - 1 : last]) * second for first, last in hull.groups])
     answers = np.array([float(last - first + 1) for first, last in hull.groups])
@@ -50,7 +52,7 @@ def least_drops(setting: JoinSetting, block: int = BLOCK) -> JoinBound:
 
 
 def fifo_limit(setting: JoinSetting, steps: int = 30) -> float:
-    """How many times the rates may be as high before FIFO, and so every policy, drops something."""
+    """Returns the factor on rates at which FIFO, and so every policy, begins to drop."""
     low, high = 0.0, 1.0
     while _fifo_keeps_up(setting.scaled(high)):
         low, high = high, 2 * high
@@ -67,8 +69,11 @@ def _fifo_keeps_up(setting: JoinSetting) -> bool:
 
 
 def _solve(begins: Floats, ends: Floats, work_s: Floats, answers: Floats) -> float:
-    """Variables: T of each block, then the share of each group that is run on it. Rows: T and its arrival, T and the T
-    before."""
+    """Solves the program.
+
+    Variables: T of each block, then the share of each group that is run on it. Rows: T and the block's arrival, T and
+    the T before.
+    """
     size, parts = work_s.shape
     model = highspy.HighsLp()
     model.sense_ = highspy.ObjSense.kMaximize
@@ -96,12 +101,14 @@ def _solve(begins: Floats, ends: Floats, work_s: Floats, answers: Floats) -> flo
 
 
 def _lives_s(setting: JoinSetting) -> tuple[Floats, Floats]:
-    """Arrival and eviction of the tuples that were not done at the start and are evicted before the end, in order; all
-    streams."""
+    """Returns arrival and eviction of the tuples that are not done at the start and are evicted before the end.
+
+    They are in order, of all streams.
+    """
     times = setting.arrivals_s()
     there = np.zeros((setting.buffer - setting.done_at_start) * setting.streams)
     released = np.concatenate((there, times))
     evicted = times[
         setting.done_at_start * setting.streams :
-    ]  # the k-th tuple leaves when as many came as the buffers hold
+    ]  # the k-th tuple leaves when as many have arrived as the buffers hold
     return released[: len(evicted)], evicted

@@ -1,9 +1,9 @@
-"""A shared window join in virtual time: one processor, bounded buffers, the very policies that admission drives.
+"""Runs a shared window join in virtual time: one processor, bounded buffers, and the same policies that admission uses.
 
-Each stream's buffer is full at the start, its oldest `done_share` processed. In each stage tuples come evenly, the
-streams in turns; a tuple that comes to a full buffer makes the oldest of its stream leave. A slice takes its work /
-speed and is never broken off: what has begun counts as processed. Invariant: of what arrived, processed + dropped +
-waiting is everything. Cost: some microseconds a slice.
+Each stream's buffer is full at the start, and the oldest `done_share` of it is processed. In each stage tuples arrive
+evenly, the streams in turns. A tuple that meets a full buffer evicts the oldest of its stream. A slice takes its work /
+speed and is never interrupted: once begun, it counts as processed. Invariant: processed, dropped and waiting add up to
+everything that arrived. Cost: some microseconds per slice.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ MakePolicy = Callable[[WindowHull, Sequence[int | None]], SlicePolicy]
 
 @dataclass(frozen=True)
 class JoinSetting:
-    """The paper's set-up. `speed`: tuples a second of which all slices are run, of all streams together; rates are per
-    stream."""
+    """Set-up of the paper.
+
+    `speed` is the number of tuples per second of which all slices can be run, over all streams together. Rates are per
+    stream.
+    """
 
     windows: tuple[float, ...]
     speed: float = 6.5
@@ -33,13 +36,13 @@ class JoinSetting:
         (500.0, 1.0),
         (500.0, 7.0),
         (500.0, 1.0),
-    )  # (seconds, tuples a second)
+    )  # (seconds, tuples per second)
     buffer: int = 5000
     done_share: float = 0.8
     streams: int = 2
 
     def scaled(self, load: float) -> JoinSetting:
-        """The same with all rates that many times as high."""
+        """Returns the same set-up with all rates multiplied."""
         return replace(self, stages=tuple((seconds, rate * load) for seconds, rate in self.stages))
 
     @property
@@ -48,11 +51,11 @@ class JoinSetting:
 
     @property
     def done_at_start(self) -> int:
-        """Tuples of each stream that are processed at the start."""
+        """Returns how many tuples of each stream are processed at the start."""
         return round(self.buffer * self.done_share)
 
     def arrivals_s(self) -> Floats:
-        """When the tuples come, over all streams; the k-th is of stream k modulo `streams`."""
+        """Returns when tuples arrive, over all streams. The k-th belongs to stream k modulo `streams`."""
         parts, start = [], 0.0
         for seconds, rate in self.stages:
             gap = 1.0 / (rate * self.streams)
@@ -63,8 +66,10 @@ class JoinSetting:
 
 @dataclass(frozen=True)
 class StageCount:
-    """Since the start, of queries on tuples that arrived; `dropped_at_start` is of tuples that were there at the
-    start."""
+    """Counts since the start, of queries on tuples that arrived.
+
+    `dropped_at_start` counts queries on tuples that were there at the start.
+    """
 
     arrived: int
     processed: int
@@ -82,17 +87,21 @@ class StageCount:
 
 @dataclass(frozen=True)
 class JoinOutcome:
+    """Counts at the end of each stage."""
+
     stages: tuple[StageCount, ...]
     units: int
     busy_s: float
 
     @property
     def dropped(self) -> int:
-        """All queries dropped, on tuples there at the start too."""
+        """Returns all dropped queries, including those on tuples that were there at the start."""
         return self.stages[-1].dropped + self.stages[-1].dropped_at_start
 
 
 class _Run:
+    """State of one run."""
+
     def __init__(self, setting: JoinSetting, policy: SlicePolicy) -> None:
         self.setting, self.policy = setting, policy
         self._arrivals = setting.arrivals_s().tolist()
@@ -153,7 +162,7 @@ class _Run:
         index = self._fed
         while index < size and arrivals[index] <= until:
             stream, number = index % streams, index // streams
-            lost = sum(policy.evicted(stream, 1))  # tuple `number` of the stream, from the oldest of the start
+            lost = sum(policy.evicted(stream, 1))  # tuple `number` of the stream, counted from the oldest at the start
             if lost:
                 if number < buffer:
                     self.dropped_at_start += lost
@@ -165,6 +174,6 @@ class _Run:
 
 
 def simulate_join(setting: JoinSetting, make: MakePolicy) -> JoinOutcome:
-    """Run a policy over the whole set-up."""
+    """Runs a policy over the whole set-up."""
     policy = make(window_hull(setting.windows), (setting.buffer,) * setting.streams)
     return _Run(setting, policy).go()

@@ -1,8 +1,9 @@
-"""The window sets of the shared-join paper: its figure of them is lost, their orders under MQT are in its text.
+"""Builds the window sets of the shared-join paper.
 
-P1: gaps between windows grow; P2: they shrink. P3 to P8: the same with one gap M larger than all others, after half, a
-fifth or four fifths of the queries; odd ones grow, even ones shrink. All end at 3000; growing ones begin with a gap of
-1, shrinking ones with one of 500.
+The figure that shows them is lost; their orders under MQT are in the text. P1: gaps between windows grow. P2: they
+shrink. P3 to P8: the same with one gap M that is larger than all others, after half, a fifth or four fifths of the
+queries; odd ones grow, even ones shrink. All end at 3000. Growing ones begin with a gap of 1, shrinking ones with a gap
+of 500.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ WINDOW_SETS = ("random", *_GAPS)
 
 
 def random_windows(seed: int, queries: int = 10, largest: int = LARGEST) -> tuple[float, ...]:
-    """Distinct windows between 1 and `largest`, which is one of them."""
+    """Draws distinct windows between 1 and `largest`, which is one of them."""
     drawn = np.random.default_rng(seed).choice(largest - 1, queries - 1, replace=False) + 1
     return (*(float(w) for w in sorted(drawn)), float(largest))
 
 
 def paper_windows(name: str, seed: int = 0) -> tuple[float, ...]:
-    """`random` (by seed) or `p1` to `p8`."""
+    """Returns the set `random` (drawn from the seed) or `p1` to `p8`."""
     if name == "random":
         return random_windows(seed)
     return tuple(float(w) for w in np.cumsum(_GAPS[name]))
