@@ -25,11 +25,11 @@ CITED = re.compile(r"(?<![\w./\"'-])kigen(?:_lab)?(?:\.[A-Za-z_]\w*)+")
 FILE = re.compile(r"(?<![\w.])(?:src|lab|tests|docs|scripts|examples)/[\w./-]*\w\.(?:py|md|sh|toml|cql|json|png)\b")
 FILE_ENDINGS = {"py", "md", "csv", "json", "toml", "cql", "whl", "egg-info"}
 SETTINGS = {"kigen.sync", "kigen.commands"}  # a Java property; a group of entry points
-HISTORY = {ROOT / "CHANGELOG.md"}  # says what was, under the names of then
+HISTORY = {ROOT / "CHANGELOG.md"}  # tells what was, with the names of its time
 
 
 def exists(name: str) -> bool:
-    """Whether a dotted name is a module, or a name in a module (also a class's)."""
+    """Checks whether a dotted name is a module, or a name in a module or in a class."""
     module, rest = _module(name)
     if module is None:
         return False

@@ -1,4 +1,4 @@
-"""Holds the table of rooms (`.importlinter`) against the imports, and checks what import-linter cannot see."""
+"""Checks imports against the table of packages (`.importlinter`), and checks what import-linter cannot see."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PRODUCT, LAB = ROOT / "src" / "kigen", ROOT / "lab" / "src" / "kigen_lab"
 FILES = sorted([*PRODUCT.rglob("*.py"), *LAB.rglob("*.py")])
-MOST_FILES = 16  # of a folder, without __init__.py: then families become folders
+MOST_FILES = 16  # per folder, without __init__.py; beyond that, families become folders
 
 
 def test_imports_point_down() -> None:
@@ -51,6 +51,6 @@ def test_folders_stay_small() -> None:
 
 
 def test_no_two_test_files_have_one_name() -> None:
-    """Test folders are not packages: two files of one name cannot be collected in one run."""
+    """Test folders are not packages, so two files of one name cannot be collected in one run."""
     names = [p.name for p in (ROOT / "tests").rglob("test_*.py")]
     assert len(names) == len(set(names)), sorted(name for name in set(names) if names.count(name) > 1)

@@ -1,4 +1,4 @@
-"""The paper's streams: as printed there, the same however they are cut into files, made once."""
+"""Checks the paper's streams: as printed there, the same however they are cut into files, and made once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of joins without Spark: its data, its judge, how memory is summed, and what is made of the numbers."""
+"""Checks the benchmark of joins without Spark: its data, its judge, the sums of memory, and the figures."""
 
 from __future__ import annotations
 

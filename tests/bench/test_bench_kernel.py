@@ -1,5 +1,4 @@
-"""The kernel alone: the numbers of result rows that the paper's data must give, whatever the window; steady state;
-memory."""
+"""Checks the kernel alone: numbers of result rows for the paper's data with any window, steady state, and memory."""
 
 from __future__ import annotations
 
@@ -24,8 +23,9 @@ def test_rows_do_not_depend_on_the_window(name: str, kind: str, lifetime: str) -
 
 @pytest.mark.parametrize("lifetime", ["dt", "nt"])
 def test_average_changes_with_every_birth_and_death(lifetime: str) -> None:
-    """Windows of 8: births and deaths of a group fall together, one row a tuple; of 10: two milliseconds apart, two
-    rows."""
+    """With windows of 8, births and deaths of a group coincide: one row per tuple. With windows of 10, they are two
+    milliseconds apart: two rows.
+    """
     together = run_kernel(BY_NAME["average"], "range", 8, lifetime, 4_000, 700).rows
     apart = run_kernel(BY_NAME["average"], "range", 10, lifetime, 4_000, 700).rows
     assert together == 4_000

@@ -1,5 +1,6 @@
-"""`kigen bench nodes`, all but the runs: the apps are the paper's example, cut as the paper's allocations say; tables
-and picture."""
+"""Checks `kigen bench nodes` without runs: the apps are the paper's example, cut by the paper's allocations; table and
+picture.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +39,9 @@ def test_o3_is_where_the_models_put_it() -> None:
 
 @pytest.mark.parametrize("o3", ["node1", "node2"])
 def test_each_node_has_the_papers_tasks(o3: str) -> None:
-    """T(O1), T(O2[, O3]) on node 1; T([O3, ]O4..O21), T(O6, O5) on node 2; sub-deadlines and costs in hundreds of the
-    paper's."""
+    """Node 1 has T(O1) and T(O2[, O3]), node 2 has T([O3, ]O4..O21) and T(O6, O5). Sub-deadlines and costs are a
+    hundred times the paper's.
+    """
     settings = NodesSettings(stretch=100.0)
     app, nodes = bind(app_text(settings, o3)), parse_nodes(nodes_text(settings, o3, (1, 2)))
     planned = from_plan(app, nodes)

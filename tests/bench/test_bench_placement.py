@@ -1,5 +1,6 @@
-"""`kigen bench placement` on a tiny size: gaps and bounds fit together, the table and the picture come out, Ctrl-C
-loses nothing."""
+"""Checks `kigen bench placement` on a tiny size: gaps agree with bounds, table and picture are made, Ctrl-C loses
+nothing.
+"""
 
 from __future__ import annotations
 

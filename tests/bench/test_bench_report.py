@@ -1,4 +1,6 @@
-"""What a benchmark makes of its numbers: medians, ratios, figures, tables, picture; and which arguments it refuses."""
+"""Checks what a benchmark does with its numbers (medians, ratios, figures, tables, picture), and which arguments it
+refuses.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The benchmark of shared joins, tiny: the same rows however the queries run, state of one join, and what is made of
-the numbers."""
+"""Checks a tiny benchmark of shared joins: the same rows however queries run, the state of one
+join, and the figures.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kigen bench standby` without nodes: what is measured from what they say, and how it is shown."""
+"""Checks `kigen bench standby` without nodes: what is computed from their reports, and how it is shown."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_table_and_picture(tmp_path: Path) -> None:
 
 
 def test_cpu_of_a_whole_tree() -> None:
-    """A child of a child that burns, as Spark's workers are."""
+    """A grandchild process burns CPU, as Spark's workers do."""
     burn = "import time\nwhile time.process_time() < 0.3: pass\nprint('done', flush=True)\nimport sys; sys.stdin.read()"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}])"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:

@@ -1,4 +1,4 @@
-"""`kigen bench deadlines` without Spark: the app it writes, what it makes of reports, the table and the picture."""
+"""Checks `kigen bench deadlines` without Spark: the app, what is computed from reports, the table and the picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A benchmark is a function and a line of registration: options, progress, tables, files and exit codes are common."""
+"""Checks that a benchmark is a function and a line of registration: options, progress, files and
+exit codes are common.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command's arguments, messages and exit codes; nothing here starts Spark."""
+"""Checks arguments, messages and exit codes of the command. Nothing here starts Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a live run shows, on a terminal and without one."""
+"""Checks what a live run shows, with and without a terminal."""
 
 from __future__ import annotations
 

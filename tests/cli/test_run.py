@@ -1,4 +1,4 @@
-"""`kigen run` as users run it: a process of its own, watched from outside."""
+"""Runs `kigen run` as users do, in its own process, and watches it from outside."""
 
 from __future__ import annotations
 

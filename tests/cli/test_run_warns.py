@@ -1,4 +1,4 @@
-"""`kigen run` shows an app's warnings before it starts anything."""
+"""Checks that `kigen run` shows an app's warnings before it starts anything."""
 
 from __future__ import annotations
 

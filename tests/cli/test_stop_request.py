@@ -1,4 +1,4 @@
-"""A signal may come at any moment, in the middle of a wait too: the run must end."""
+"""Checks that a signal ends a run at any moment, even in the middle of a wait."""
 
 from __future__ import annotations
 

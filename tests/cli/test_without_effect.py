@@ -1,4 +1,4 @@
-"""A run says which clauses it does not act on."""
+"""Checks that a run names the clauses that have no effect in it."""
 
 from __future__ import annotations
 

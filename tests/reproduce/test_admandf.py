@@ -1,4 +1,4 @@
-"""Figures of shared joins: made, drawn, and judged by what was to be reached."""
+"""Checks the figures of shared joins: how they are made, drawn and judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures are made, written, and say where order and bounds hold."""
+"""Checks that figures are made and written, and that they say where order and bounds hold."""
 
 from __future__ import annotations
 

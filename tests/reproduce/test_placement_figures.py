@@ -1,4 +1,4 @@
-"""The worked examples of the paper on placement, to the millisecond, and the pictures of them."""
+"""Checks the worked examples of the paper on placement to the millisecond, and their pictures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kigen_lab.reproduce.placement.dmr import LABELS, PUBLISHED, SOLVED_FOR, poi
 
 
 def made(name: str, out: Path) -> dict[str, Any]:
-    """The figure, by way of its files."""
+    """Returns the figure, read back from its files."""
     picture, data = write_figure(make_figure(name, True, lambda *_: None, seeds=2, workers=1), out)
     assert picture.read_bytes().startswith(b"\x89PNG")
     result: dict[str, Any] = json.loads(data.read_text())
@@ -67,7 +67,7 @@ def test_the_order_of_figure_7(n: int) -> None:
 
 
 def test_the_published_point_of_figure_7() -> None:
-    """The published means are of 50 trials: ours lie within three standard errors of such a mean."""
+    """Published means are of 50 trials: ours lie within three standard errors of such a mean."""
     for label, shares in point("tuples", SOLVED_FOR, 200, seed=78).items():
         error = float(np.std(shares)) * (1 / 50 + 1 / 200) ** 0.5
         assert float(np.mean(shares)) == pytest.approx(PUBLISHED[label], abs=3 * error), label

@@ -1,4 +1,4 @@
-"""`pack` where the fixed cost is as large as Spark's: what `kigen bench deadlines` must show, in virtual time."""
+"""Checks `pack` with a fixed cost as large as Spark's, in virtual time: what `kigen bench deadlines` must show."""
 
 from __future__ import annotations
 

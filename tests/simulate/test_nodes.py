@@ -1,5 +1,6 @@
-"""Nodes in virtual time: figure 6 of the paper by hand, links, speeds, joins, micro-batches; and what must hold of any
-run."""
+"""Checks nodes in virtual time: figure 6 of the paper by hand, links, speeds, joins, micro-batches, and what holds for
+every run.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +59,7 @@ def test_figure_6_by_fifo() -> None:
 
 
 def test_urgent_tuples_overtake_between_tuples_only() -> None:
-    """A long parcel of 3 tuples of 10 runs from 0; an urgent tuple comes at 15: it waits for the running one until
-    20."""
+    """A parcel of 3 tuples of 10 runs from 0. An urgent tuple arrives at 15 and waits for the running one until 20."""
     long = NodeTask("long", "n", ("a",), (Step("A", 10.0, ("x",)),), 1000.0)
     short = NodeTask("short", "n", ("b",), (Step("B", 1.0, ("y",)),), 10.0)
     system = System({"n": 1.0}, (long, short), (Sink("x", "x", "n", 1e3), Sink("y", "y", "n", 1e3)))
@@ -69,8 +69,9 @@ def test_urgent_tuples_overtake_between_tuples_only() -> None:
 
 
 def test_links_send_one_parcel_after_another() -> None:
-    """100 bytes at 10 bytes/us and 7 us on the way: the second parcel waits for the first to be sent, then node b
-    (speed 2) takes 1."""
+    """A parcel has 100 bytes, at 10 bytes/us and 7 us of delay. The second waits until the first is sent; then node b
+    (speed 2) takes 1.
+    """
     task = NodeTask("t", "b", ("s",), (Step("O", 2.0, ("r",)),), 50.0)
     wires = {("a", "b"): Wire(7.0, 10e6), ("b", "a"): Wire(7.0)}
     routes = {"s": (("a", "b"),), "r": (("b", "a"),)}
@@ -111,8 +112,9 @@ def test_aged_tuples_are_due_from_their_birth() -> None:
 
 
 def test_who_comes_before_its_nominal_release_runs_early_but_is_no_more_urgent() -> None:
-    """Both come at 0; the chain's second task is due 10 after a nominal release of 40, so the other (due at 45) goes
-    first."""
+    """Both arrive at 0. The chain's second task is due 10 after a nominal release of 40, so the other (due at 45) goes
+    first.
+    """
     second = NodeTask("second", "n", ("a",), (Step("A", 5.0, ("x",)),), 10.0)
     other = NodeTask("other", "n", ("b",), (Step("B", 5.0, ("y",)),), 45.0)
     sinks = (Sink("x", "x", "n", 50.0), Sink("y", "y", "n", 45.0))
@@ -144,8 +146,9 @@ def test_a_micro_batch_has_its_fixed_cost_and_gives_at_its_end() -> None:
 @pytest.mark.parametrize("rule", ["edf", "fifo"])
 @pytest.mark.parametrize("seed", range(4))
 def test_work_is_conserved_and_processors_are_not_shared(rule: str, seed: int) -> None:
-    """Chains of three tasks over three nodes: every tuple comes out, a node is busy for exactly its work, and never
-    idle with work."""
+    """Chains of three tasks run over three nodes. Every tuple comes out, a node is busy for exactly its work, and it is
+    never idle while it has work.
+    """
     rng = random.Random(seed)
     tasks, sinks, routes, releases = [], [], {}, []
     for chain in range(6):

@@ -1,4 +1,4 @@
-"""Jittered costs: the same trial again is the same, factors are what was asked for."""
+"""Checks jittered costs: a repeated trial is the same, and factors are as asked for."""
 
 from __future__ import annotations
 

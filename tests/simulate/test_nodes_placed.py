@@ -1,5 +1,6 @@
-"""From a placement to virtual time: the worked example of the paper to the millisecond, on either node and by either
-rule."""
+"""Checks placements in virtual time: the worked example of the paper to the millisecond, on both nodes and with both
+rules.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's order of policies, and the bounds of `pack`, on reduced settings with fixed seeds."""
+"""Checks the paper's order of policies, and the bounds of `pack`, on reduced settings with fixed seeds."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Random plans with periods: what a placement says it holds is not late in virtual time, with blocking by a running
-tuple.
+"""Checks random plans with periods: an output that a placement claims to hold is not late in virtual time, with
+blocking by a running tuple.
 
-Operators are thrown onto nodes at random, and deadlines are then cut down to what the placement promises for each
-output, so that the smallest flaw in its demand test, or in the simulator, would show."""
+Operators are placed at random. Deadlines are then reduced to what the placement promises for each output, so that the
+smallest flaw in its demand test, or in the simulator, shows.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from kigen.placement.tasks import finish_us
 
 
 def thrown(plan: Problem, seed: int, scale: float = 1.0) -> tuple[Problem, Placement]:
-    """A random placement of the plan with its costs scaled, and sub-deadlines as for the plan itself."""
+    """Returns a random placement of the plan with scaled costs, and sub-deadlines as for the plan itself."""
     rng, network = random.Random(seed), Network(plan)
     nodes = {o.name: rng.choice(plan.allowed[o.name]) for o in plan.operators}
     scaled = replace(plan, operators=tuple(replace(o, cost_us=o.cost_us * scale) for o in plan.operators))
@@ -32,7 +33,7 @@ def thrown(plan: Problem, seed: int, scale: float = 1.0) -> tuple[Problem, Place
 
 
 def fullest(plan: Problem, seed: int) -> tuple[Problem, Placement] | None:
-    """With the highest costs for which the placement still holds."""
+    """Returns a random placement with the highest costs for which it still holds."""
     low, high = 0.01, 3.0
     if not thrown(plan, seed, low)[1].holds:
         return None
@@ -43,7 +44,7 @@ def fullest(plan: Problem, seed: int) -> tuple[Problem, Placement] | None:
 
 
 def promised(plan: Problem, placement: Placement) -> Problem:
-    """The plan with no more time than the placement needs by its own account."""
+    """Returns the plan with no more time than the placement needs by its own account."""
     arrivals = arrival_us(plan, placement.nodes, placement.routes)
     finish = finish_us(plan, placement.tasks, arrivals, placement.nodes)
     tight = [replace(o, deadline_us=finish.get(o.stream, 0.0) + arrivals[o.stream][o.sink]) for o in plan.outputs]
@@ -62,7 +63,7 @@ def test_what_holds_is_not_late(first: int) -> None:
 
 
 def test_what_the_solver_says_holds_is_not_late() -> None:
-    """A few of those that the soak test goes through."""
+    """Runs a few of the plans of the soak test."""
     placed = [
         (seed, plan := random_plan(seed), solve(plan, time.monotonic, limits=Limits(time_limit_s=3.0)))
         for seed in (1, 2, 3, 6)
@@ -73,7 +74,7 @@ def test_what_the_solver_says_holds_is_not_late() -> None:
 
 
 def test_what_does_not_hold_may_be_late() -> None:
-    """Else the test above could not fail."""
+    """Shows that the test above could fail."""
     late = 0
     for seed in range(12):
         plan, placement = thrown(random_plan(seed), seed, 1.5)

@@ -1,4 +1,6 @@
-"""The shared join in virtual time: counts that add up, a slow twin, MQT's drops, and the bound below every policy."""
+"""Checks the shared join in virtual time: sums of counts, a slow reference, MQT's drops, and the bound below every
+policy.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def named(name: str, **settings: float) -> MakePolicy:
 
 
 def slow_fifo(setting: JoinSetting) -> tuple[int, int]:
-    """(processed, dropped) queries, tuple by tuple: each runs its slices unless it has left before a slice begins."""
+    """Returns (processed, dropped) queries, tuple by tuple: each runs its slices unless it has left before a slice
+    begins.
+    """
     arrivals = setting.arrivals_s().tolist()
     undone = (setting.buffer - setting.done_at_start) * setting.streams
     born = [0.0] * undone + arrivals
@@ -99,7 +103,7 @@ def test_no_policy_is_below_the_bound(seed: int) -> None:
 
 
 def test_the_bound_of_one_group_is_what_fifo_of_whole_tuples_loses() -> None:
-    """One query: every tuple costs the same, so the best is to run as many as time allows."""
+    """With one query, every tuple costs the same, so it is best to run as many as time allows."""
     setting = JoinSetting((10.0,), speed=1.0, stages=((1000.0, 3.0),), buffer=100, done_share=1.0, streams=1)
     bound = least_drops(setting, block=1)
     assert bound.offered == 2900

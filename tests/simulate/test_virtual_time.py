@@ -1,4 +1,4 @@
-"""The clock itself: worked by hand, and checked for what must hold of any run."""
+"""Checks the virtual clock: an example worked by hand, and what holds for every run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workloads are what the paper says, and the same for the same seed."""
+"""Checks that workloads are as the paper describes, and the same for the same seed."""
 
 from __future__ import annotations
 

@@ -8,17 +8,15 @@ Each query exists twice with the same meaning: as a continuous query, and as pla
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from kigen_lab.bench.lifetimes.data import START_US
+from kigen_lab.bench.parquet_folder import parquet_folder
 
 STEP_US = 100_000
 SIDE_ROWS = 10_000
@@ -157,20 +155,13 @@ def kernel_table(table: pa.Table) -> pa.Table:
 
 
 def make_data(cache: Path, bids: int) -> dict[str, str]:
-    """Returns the folders of both streams, and makes those that do not exist. A folder appears
-    complete, by a rename.
-    """
-    folders = {"bids": cache.absolute() / f"joins-bids-{bids}", "side": cache.absolute() / f"joins-side-{SIDE_ROWS}"}
-    for name, folder in folders.items():
-        if folder.is_dir():
-            continue
-        scratch = folder.with_name(f".{folder.name}.{os.getpid()}")
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir(parents=True)
-        if name == "side":
-            pq.write_table(side_table(), scratch / "part-00000.parquet")
-        else:
-            for part, first in enumerate(range(0, bids, FILE_ROWS)):
-                pq.write_table(bids_table(first, min(first + FILE_ROWS, bids)), scratch / f"part-{part:05d}.parquet")
-        scratch.rename(folder)
-    return {name: str(folder) for name, folder in folders.items()}
+    """Returns the folders of both streams, and makes those that do not exist."""
+    return {
+        "bids": parquet_folder(cache / f"joins-bids-{bids}", bids, FILE_ROWS, bids_table),
+        "side": parquet_folder(
+            cache / f"joins-side-{SIDE_ROWS}",
+            SIDE_ROWS,
+            SIDE_ROWS,
+            lambda first, stop: side_table().slice(first, stop - first),
+        ),
+    }

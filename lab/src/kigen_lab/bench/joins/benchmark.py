@@ -19,13 +19,13 @@ from kigen_lab.bench.joins.command import CommandRun, run_command
 from kigen_lab.bench.joins.kernel import run_apart
 from kigen_lab.bench.joins.versions import VersionsRun, flatness, growth, run_versions, summary
 from kigen_lab.bench.machine import describe_machine
+from kigen_lab.bench.registration import Say
 from kigen_lab.bench.workspace import workspace
 
 MOST_FLATNESS = 1.5  # cost of a version with the most versions over that with the fewest
 MOST_WORKERS_MB = 4096
 LEAST_RATE = {"computed": 500_000, "nested": 200_000}
 _VERSION_TRIALS = 3
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from kigen_lab.bench.lifetimes.kernel import run_kernel
 from kigen_lab.bench.lifetimes.memory import SMALLEST_WINDOW, window_memory
 from kigen_lab.bench.lifetimes.queries import BY_NAME, KINDS, QUERIES, WINDOWS, PaperQuery
 from kigen_lab.bench.machine import describe_machine
+from kigen_lab.bench.registration import Say
 from kigen_lab.bench.worker import Contestant, ContestantFailed
 from kigen_lab.bench.workspace import workspace
 
@@ -26,7 +27,6 @@ FILE_ROWS = 250_000
 PLAIN_FILES_PER_BATCH = 4  # for queries that are slow in plain Structured Streaming
 PLAIN_TUPLES_PER_BATCH = 4_000_000  # for stateless queries: as many as Kigen's largest batches hold
 TAIL_ROWS = 64  # rows that may be undetermined at the end on one side only
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

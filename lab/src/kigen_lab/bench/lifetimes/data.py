@@ -7,14 +7,14 @@ always has the same bytes. Cost: a million tuples take about 50 ms.
 
 from __future__ import annotations
 
-import os
-import shutil
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+
+from kigen_lab.bench.parquet_folder import parquet_folder
 
 START_US = 1_767_225_600_000_000  # 2026-01-01
 STEP_US = 1_000
@@ -54,25 +54,13 @@ class Data:
 
 
 def make_data(cache: Path, streams: tuple[str, ...], tuples: int, file_rows: int) -> Data:
-    """Returns the folders of a size, and makes those that do not exist. A folder appears complete, by a rename."""
+    """Returns the folders of a size, and makes those that do not exist."""
     each = max(1, tuples // len(streams))
-    paths = {}
-    for stream in streams:
-        folder = cache.absolute() / f"{stream}-{each}-{file_rows}"
-        if not folder.is_dir():
-            _write(stream, each, file_rows, folder)
-        paths[stream] = str(folder)
+    paths = {
+        stream: parquet_folder(cache / f"{stream}-{each}-{file_rows}", each, file_rows, partial(stream_table, stream))
+        for stream in streams
+    }
     return Data(streams, each * len(streams), file_rows, paths)
-
-
-def _write(stream: str, tuples: int, file_rows: int, folder: Path) -> None:
-    scratch = folder.with_name(f".{folder.name}.{os.getpid()}")
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
-    for part, first in enumerate(range(0, tuples, file_rows)):
-        table = stream_table(stream, first, min(first + file_rows, tuples))
-        pq.write_table(table, scratch / f"part-{part:05d}.parquet", row_group_size=file_rows)
-    scratch.rename(folder)
 
 
 def arrow_tuple_bytes(stream: str, window: int) -> float:

@@ -23,9 +23,8 @@ from rich.text import Text
 from kigen.placement.network import Network
 from kigen.placement.solver.solve import Limits, fixed_split
 from kigen_lab.bench.machine import describe_machine
+from kigen_lab.bench.registration import Say
 from kigen_lab.plans.random_plans import random_problem
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

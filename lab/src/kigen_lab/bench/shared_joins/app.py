@@ -8,18 +8,16 @@ a partner in the widest window.
 
 from __future__ import annotations
 
-import os
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from kigen.plan import bind
 from kigen.plan.logical import App
 from kigen_lab.bench.lifetimes.data import START_US, STEP_US
+from kigen_lab.bench.parquet_folder import parquet_folder
 
 STREAMS = ("l", "r")
 KEYS_PER_TUPLE = 4  # keys per tuple of a window
@@ -73,19 +71,10 @@ def stream_table(stream: str, first: int, stop: int, widest: int) -> pa.Table:
 
 
 def make_data(cache: Path, each: int, widest: int, file_rows: int) -> dict[str, str]:
-    """Returns the folders of both streams with `each` tuples, and makes those that do not exist. A folder appears
-    complete, by a rename.
-    """
-    paths = {}
-    for stream in STREAMS:
-        folder = cache.absolute() / f"shared-{stream}-{each}-{widest}-{file_rows}"
-        if not folder.is_dir():
-            scratch = folder.with_name(f".{folder.name}.{os.getpid()}")
-            shutil.rmtree(scratch, ignore_errors=True)
-            scratch.mkdir(parents=True)
-            for part, first in enumerate(range(0, each, file_rows)):
-                table = stream_table(stream, first, min(first + file_rows, each), widest)
-                pq.write_table(table, scratch / f"part-{part:05d}.parquet", row_group_size=file_rows)
-            scratch.rename(folder)
-        paths[stream] = str(folder)
-    return paths
+    """Returns the folders of both streams with `each` tuples, and makes those that do not exist."""
+
+    def path(stream: str) -> str:
+        folder = cache / f"shared-{stream}-{each}-{widest}-{file_rows}"
+        return parquet_folder(folder, each, file_rows, lambda first, stop: stream_table(stream, first, stop, widest))
+
+    return {stream: path(stream) for stream in STREAMS}

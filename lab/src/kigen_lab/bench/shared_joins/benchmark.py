@@ -15,13 +15,13 @@ from typing import Any
 
 from kigen.engine import ArgumentError
 from kigen_lab.bench.machine import describe_machine
+from kigen_lab.bench.registration import Say
 from kigen_lab.bench.shared_joins.app import Family, make_data
 from kigen_lab.bench.shared_joins.kernel import FamilyRun, run_family
 from kigen_lab.bench.worker import Contestant
 from kigen_lab.bench.workspace import workspace
 
 MOST_WORK = 3.0  # join work of the most queries, shared, over that of one query
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
