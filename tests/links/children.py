@@ -1,10 +1,12 @@
-"""Processes to be killed: `python children.py appender|server|writer ...`. Tuples carry their own sequence number as
-id."""
+"""Processes that tests kill: `python children.py appender|server|writer ...`. Each tuple has its sequence number
+as id.
+"""
 
 from __future__ import annotations
 
 import os
 import random
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -18,7 +20,13 @@ from links.reference import SCHEMA, SECURITY, batch
 from kigen.links import Link, LinkServer, LinkWriter
 from kigen.queue import Queue, QueueSettings
 
+SOAK = "KIGEN_SOAK" in os.environ  # run the long forms of the tests
 WIDE = pa.schema([("id", pa.int64()), ("filling", pa.binary(1000))])
+
+
+def start(*arguments: str) -> subprocess.Popen[bytes]:
+    """Starts this file as a process."""
+    return subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE)
 
 
 def wide(first: int, count: int) -> pa.RecordBatch:
@@ -31,7 +39,7 @@ def durable(folder: str, segment_bytes: int) -> QueueSettings:
 
 
 def appender(folder: str, seed: str) -> None:
-    """Appends units of several large blocks to files; says after each how far it is."""
+    """Appends units of several large blocks to files, and prints its position after each."""
     rng = random.Random(int(seed))
     queue = Queue("s", WIDE, durable(folder, 8 << 20))
     at = queue.open_producer().next

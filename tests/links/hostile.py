@@ -1,8 +1,9 @@
-"""Blocks and requests as a hostile neighbour sends them: `python hostile.py records|requests SEED COUNT` in a process
-that may die of them.
+"""Sends blocks and requests like a hostile neighbour: `python hostile.py records|requests SEED COUNT`, in a process
+that may crash.
 
-A mutated record whose checksums are right again reaches everything behind them. One that is a block of the right
-columns after all may be stored (other numbers are no crime); it must then be readable to the last letter.
+A mutated record with corrected checksums reaches everything behind the checks of the checksums. If it happens to be a
+block of the right columns, it may be stored (other values are no error); then it must be readable to the last
+character.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def rows(count: int) -> pa.RecordBatch:
 
 
 def poisoned(count: int = 50) -> Encoded:
-    """A block whose second text begins two gigabytes behind the first: harmless to look at, deadly to read."""
+    """Returns a block whose second text begins two gigabytes after the first. It looks valid, and reading it would
+    crash.
+    """
     good = encode(rows(count))
     offsets = struct.pack("<3i", 0, 0, len("row 1 ä".encode()))
     data = bytearray(good.data)
@@ -79,7 +82,7 @@ def message(encoded: Encoded, **fields: Any) -> bytes:
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:
-    """Bytes with some of them changed, cut off, doubled, or numbers put in their place."""
+    """Returns bytes with some of them changed, cut off, doubled or replaced by other numbers."""
     changed = bytearray(data)
     for _ in range(rng.choice([1, 1, 1, 2, 4, 16])):
         at = rng.randrange(len(changed))
@@ -104,7 +107,7 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 
 
 def mended(data: bytes) -> bytes:
-    """With its length and both checksums right: what only somebody who means it sends."""
+    """Returns the record with its length and both checksums corrected, as only an attacker would send it."""
     if len(data) < SIZE:
         return data
     fields = list(_HEAD.unpack_from(data))
@@ -119,7 +122,7 @@ def records(seed: int, count: int) -> dict[str, int]:
     for _ in range(count):
         data = rng.choice(originals)
         part = rng.random()
-        if part < 0.5:  # of Arrow's message and what it holds
+        if part < 0.5:  # mutate Arrow's message and its content
             data = mended(data[:SIZE] + mutated(data[SIZE:], rng))
         elif part < 0.9:
             data = mended(mutated(data, rng))

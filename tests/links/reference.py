@@ -1,5 +1,4 @@
-"""A queue as one would write it on a napkin: a list of tuples, a dictionary of acks. Slow, obvious, and the judge of
-the real one."""
+"""A queue as simple as possible: a list of tuples and a dictionary of acks. Slow and obvious; judges the real one."""
 
 from __future__ import annotations
 
@@ -27,14 +26,14 @@ def ids(batches: list[pa.RecordBatch]) -> list[int]:
 
 
 @dataclass
-class Napkin:
-    tuples: list[int] = field(default_factory=list)  # all that ever were; the place is the offset
-    promised: list[int] = field(default_factory=list)  # progress when the queue was so long
+class ReferenceQueue:
+    tuples: list[int] = field(default_factory=list)  # all tuples ever; the index is the offset
+    promised: list[int] = field(default_factory=list)  # watermark when the queue had this length
     acks: dict[str, int] = field(default_factory=dict)
     required: list[str] = field(default_factory=list)
     start: int = 0
     progress: int = NO_PROGRESS
-    progress_at: dict[int, int] = field(default_factory=dict)  # end -> what was promised at that end
+    progress_at: dict[int, int] = field(default_factory=dict)  # end -> watermark at that end
 
     def append(self, new: list[int], sequence: int, progress: int | None) -> None:
         old = len(self.tuples) - sequence
@@ -59,5 +58,5 @@ class Napkin:
         return self.tuples[offset : offset + most]
 
     def best_progress(self, offset: int) -> int:
-        """The most that may be promised to a reader who has all before `offset`."""
+        """Returns the highest watermark that is valid for a reader that has all tuples before `offset`."""
         return max((p for end, p in self.progress_at.items() if end <= offset), default=NO_PROGRESS)

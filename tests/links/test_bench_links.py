@@ -1,4 +1,4 @@
-"""The benchmark runs, counts every tuple, and says what it measured."""
+"""The benchmark runs, counts every tuple, and reports what it measured."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from links.reference import SCHEMA, SECURITY, batch, ids
 from links.test_relay import free_address, until
 
 from kigen.links import Link, LinkServer, LinkWriter, Relay, Watch
+from kigen.links.relay import server_watch
 from kigen.queue import ENDED, Queue, QueueSettings
 from kigen.replicas.standby_kind import PassiveStandby, ReadingStandby, StandbyKind
 
@@ -493,8 +494,9 @@ def test_a_server_that_is_cut_off_is_left_for_one_that_is_not(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_readers_that_follow_different_servers_meet(more: int, tmp_path: Path) -> None:
+def test_readers_that_follow_different_servers_meet(more: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the one that more of them follow, else at the first; nobody was gone, so it is no change of server."""
+    monkeypatch.setattr(server_watch, "_MEET_S", 1.0)
     addresses = [free_address(), free_address()]
     names = ["early"] * (1 + more) + ["late"]
     readers = [f"{name}{i}" for i, name in enumerate(names)]
@@ -519,7 +521,7 @@ def test_readers_that_follow_different_servers_meet(more: int, tmp_path: Path) -
             for queue in before:
                 queue.append(batch(list(range(10, 20))), 10)
             until(lambda: all(queue.status()["end"] == 20 for queue in here.values()), "the rest")
-            time.sleep(6)
+            time.sleep(2)  # readers look at each other again
             assert all(relay.address == meet for relay in relays), "they stay"
             assert all(relay.switched == [] for relay in relays)
             assert all(content(queue) == list(range(20)) for queue in here.values())

@@ -1,5 +1,6 @@
-"""Rows for another node: a batch's rows are one unit, known again when it comes twice; each row says when its tuple
-arrived."""
+"""Rows for another node: the rows of a batch are one unit, recognised when it comes twice, and each row has an arrival
+time.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ def batch(*values: int) -> pa.Table:
 
 
 def held(queue: Queue) -> list[int | None]:
-    """Values in order; None for a mark."""
+    """Returns the values in order, None for a watermark row."""
     return [v for b in queue.read(0, 1 << 20).batches() for v in b.column("c0").to_pylist()]
 
 
@@ -129,7 +130,7 @@ def read(stream: str, at: list[int], arrived: list[int] | None) -> tuple[Range, 
 
 
 def arrived(table: pa.Table) -> list[int]:
-    """Of the rows that are no marks."""
+    """Returns the arrival times of the rows that are not watermark rows."""
     return list(table.filter(pa.compute.invert(is_watermark(table))).column("_arrived").to_pylist())
 
 
@@ -157,7 +158,7 @@ def test_without_input_it_is_when_the_batch_was_admitted() -> None:
 
 @pytest.mark.parametrize("now", [30, None])
 def test_births_deaths_and_marks_of_a_relation(now: int | None) -> None:
-    """A birth counts at its `_from`, a fill at the death it tells; a mark keeps its own value."""
+    """A birth counts at its `_from`, a fill at the death it reports; a watermark row keeps its own value."""
     stamps = ArrivalStamper([read("s", [10, 20], [1010, 1020])], admitted_us=1500)
     block = Block(columns(1, 2), ints(10, 20), ints(_UNKNOWN, 1_000_020), ints(5, NO_HOLDER), Fills(ints(3), ints(19)))
     told = stamps.stamped(rows(RELATION, block, now))

@@ -1,4 +1,4 @@
-"""Who may do what at a server: tokens of roles, on loopback, too; and where the secret behind them lies."""
+"""Access control of a server: tokens per role, also on loopback, and the file that holds the secret."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_server_on_loopback_has_a_token_too(server: LinkServer) -> None:
     ):
         link.streams()
     with LinkServer() as other, Link(str(other.address), server.security, ONCE) as link, pytest.raises(LinkRefused):
-        link.streams()  # each has its own
+        link.streams()  # each server has its own token
 
 
 TRIES: dict[str, Callable[[Link], object]] = {
@@ -48,7 +48,7 @@ TRIES: dict[str, Callable[[Link], object]] = {
     "read": lambda link: link.read("s", 0, skip_trimmed=True),
     "ack": lambda link: link.ack("s", "r", 3),
     "append": lambda link: LinkWriter(link, "s", "p").close(),
-    "open_producer": lambda link: link.open_producer("s", "main"),  # which fences whoever produces
+    "open_producer": lambda link: link.open_producer("s", "main"),  # fences the current producer
     "require": lambda link: link.require("s", []),
     "skip": lambda link: link.skip("s", 10, "main"),
     "trim": lambda link: link.trim("s", 10),
@@ -142,7 +142,7 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_travels_in_sparks_options(tmp_path: Path) -> None:
-    """Neither the secret, nor a token, nor the key."""
+    """Spark's options contain neither the secret, nor a token, nor the key."""
     security = Security("the secret of this test", b"a certificate", b"the key of it", b"roots")
     reader = security.only(tokens.READER)
     tokens.write_private(tmp_path / "reader.token", reader.token)

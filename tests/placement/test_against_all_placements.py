@@ -1,4 +1,4 @@
-"""Tiny problems, every placement tried: the models must find the best, and their bounds must be bounds."""
+"""Tries every placement of tiny problems: the models must find the best one, and their bounds must be bounds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FLOOR = 0.1
 
 
 def tiny(seed: int, period_us: float | None) -> Problem:
-    """2-3 nodes in a mesh or in a line, 3-6 operators in a random directed graph."""
+    """Returns a problem with 2-3 nodes in a mesh or a line, and 3-6 operators in a random directed graph."""
     rng = random.Random(seed)
     names = [f"n{i}" for i in range(rng.randint(2, 3))]
     links: tuple[ProblemLink, ...] = tuple(l for a, b in itertools.pairwise(names) for l in both_ways(a, b))

@@ -1,4 +1,4 @@
-"""The demand test against slow, obvious counting."""
+"""Compares the demand test with slow, obvious counting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kigen.placement.solver.demand import curve, fit, sporadic, within
 
 
 def slow_demand(start: list[float], end: list[float], work: list[float], period: float | None, span: float) -> float:
-    """Every window of that length that opens at a release: the work released and due within it."""
+    """Tries every window of that length that opens at a release, and sums the work released and due within it."""
     jobs = [
         (a + k * (period or 0), b + k * (period or 0), c)
         for a, b, c in zip(start, end, work, strict=True)
@@ -60,7 +60,7 @@ def test_within_agrees_with_the_largest_ratio(seed: int) -> None:
 
 
 def test_a_chain_on_one_node_is_not_all_due_at_once() -> None:
-    """The trap: ten operators, each of 1 ms and with 2 ms of time, one after the other."""
+    """The trap: ten operators, each with 1 ms of work and 2 ms of time, one after the other."""
     steps = [float(i) for i in range(10)]
     assert fit(
         [curve([2 * i for i in steps], [2 * i + 2 for i in steps], [1.0] * 10, None)], 1.0

@@ -1,5 +1,4 @@
-"""A node that is full to the last digit: refused, and not looked at for ever (a random plan asked for an array of
-petabytes)."""
+"""A node that is full to the last digit is refused quickly (a random plan once needed an array of petabytes)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be: said by name and by how much. Links count against deadlines; relays are found."""
+"""Impossible deadlines are reported by name and amount. Links count against deadlines, and relays are found."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def chain(
     period_us: float | None = None,
     links: tuple[ProblemLink, ...] | None = None,
 ) -> Problem:
-    """Born on a, one free operator of 10 ms, wanted on c; a - b - c."""
+    """Returns a problem with a stream born on a, one free operator of 10 ms, and the result wanted on c; a - b - c."""
     given = (*both_ways("a", "b", delay_us), *both_ways("b", "c", delay_us)) if links is None else links
     streams = (ProblemStream("in", ("a",), 10, period_us), ProblemStream("out"))
     operator = ProblemOperator("work", ("in",), "out", 1000.0, 0.5)
@@ -60,8 +60,8 @@ def test_delays_count_against_the_deadline(period_us: float | None) -> None:
     assert "1.000 ms more" in broken.notes[0]
 
 
-def test_work_of_others_on_a_pinned_node_is_told_by_how_much() -> None:
-    """Two outputs of 10 ms of work each on one node, each wanted within 15 ms: one of them needs 5 ms more."""
+def test_work_of_others_on_a_pinned_node_is_reported_with_its_amount() -> None:
+    """Two outputs with 10 ms of work each on one node are wanted within 15 ms: one of them needs 5 ms more."""
     streams = (ProblemStream("p", ("a",), 10), ProblemStream("q", ("a",), 10), ProblemStream("x"), ProblemStream("y"))
     operators = (ProblemOperator("P", ("p",), "x", 1000.0), ProblemOperator("Q", ("q",), "y", 1000.0))
     problem = Problem(
@@ -83,7 +83,7 @@ def test_too_much_work_for_all_nodes_is_told() -> None:
     assert any("need 3.33 CPUs of speed 1; the nodes have 3.00" in n for n in placed.notes)
 
 
-def test_no_way_is_an_error() -> None:
+def test_no_route_is_an_error() -> None:
     with pytest.raises(ProblemError, match="results of answer have no route to node c: add a link"):
         solve(chain(100_000, links=both_ways("a", "b")), time.monotonic)
     pinned = chain(100_000, links=both_ways("a", "b"))
@@ -93,7 +93,7 @@ def test_no_way_is_an_error() -> None:
 
 
 def test_a_link_carries_no_more_than_its_bandwidth() -> None:
-    """10 tuples of 100 bytes every 50 ms are 20 kB/s: after the operator, half of it."""
+    """10 tuples of 100 bytes every 50 ms are 20 kB/s; after the operator it is half of that."""
     narrow = (*both_ways("a", "b", 0.0, 12_000.0), *both_ways("b", "c", 0.0, 12_000.0))
     placed = solve(chain(1_000_000, period_us=50_000, links=narrow), time.monotonic)
     assert placed.holds
@@ -106,7 +106,7 @@ def test_a_link_carries_no_more_than_its_bandwidth() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_an_answer_is_always_there(seed: int) -> None:
-    """Even with next to no time: every operator has a node, every stream its way, and the bound is below."""
+    """Even with almost no time, every operator has a node, every stream has a route, and the bound is not higher."""
     problem = random_problem(4, 30, seed, load=0.3 + 0.1 * seed)
     placed = solve(problem, time.monotonic, limits=Limits(0.5))
     assert set(placed.nodes) == set(problem.operator)

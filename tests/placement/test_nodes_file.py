@@ -1,4 +1,4 @@
-"""The nodes file: what it gives, and what is said when it is wrong; the app on it, and `kigen explain --nodes`."""
+"""Tests the nodes file: its values, its errors, an app placed on it, and `kigen explain --nodes`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worked example of the paper: O3 belongs on node 2, however O7..O21 hang together; SQPR puts it on node 1."""
+"""The paper's worked example: O3 belongs on node 2, however O7..O21 are connected; SQPR puts it on node 1."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_chain_has_the_even_split_and_four_tasks() -> None:
 
 
 def test_a_faster_node_1_keeps_o3_only_if_slack_is_larger_there() -> None:
-    """With node 2 at a tenth of the speed its 105 ms of the chain no longer fit: no placement of O3 helps."""
+    """With node 2 at a tenth of the speed, its 105 ms of the chain do not fit any more: no placement of O3 helps."""
     slow = solve(paper_example(15, speeds=(1.0, 0.1)), time.monotonic, limits=Limits(20))
     assert not slow.holds
     assert any("out2" in note and "cannot hold" in note for note in slow.notes)

@@ -1,4 +1,4 @@
-"""A placement written down and read again is the same; one of another app, nodes or allocation is refused."""
+"""A stored placement is read back unchanged; one of another app, nodes file or allocation is refused."""
 
 from __future__ import annotations
 

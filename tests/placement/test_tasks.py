@@ -1,4 +1,4 @@
-"""Task extraction: along single streams, along the shortest deadline at a branch, never across nodes."""
+"""Task extraction merges along single streams, along the shortest deadline at a branch, and never across nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kigen.placement.tasks import extract_tasks, finish_us, late
 
 
 def branch(short_us: float, long_us: float) -> Problem:
-    """The local plan of the paper's figure 6: O1 gives to O2 and O3."""
+    """Returns the local plan of the paper's figure 6: O1 feeds O2 and O3."""
     streams = (ProblemStream("in", ("n",), 1), ProblemStream("a"), ProblemStream("b"), ProblemStream("c"))
     operators = (
         ProblemOperator("O1", ("in",), "a"),

@@ -1,4 +1,4 @@
-"""The cost model finds the costs it is shown, says how sure it is, and is not thrown by an outlier."""
+"""The cost model finds the true costs, reports its uncertainty, and survives an outlier."""
 
 from __future__ import annotations
 

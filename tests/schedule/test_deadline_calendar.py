@@ -1,4 +1,4 @@
-"""The calendar against lists of tuples."""
+"""Compares the calendar with lists of tuples."""
 
 from __future__ import annotations
 

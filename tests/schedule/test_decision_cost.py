@@ -1,5 +1,7 @@
-"""A decision does not look at what it does not take. What it costs, `kigen bench deadlines` measures
-(kigen_lab.bench.deadlines.admission_cost)."""
+"""A decision does not look at tuples that it does not take.
+
+`kigen bench deadlines` measures its cost (kigen_lab.bench.deadlines.admission_cost).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The load shedder keeps the most valuable, never more than the rate, however the stream is cut into blocks."""
+"""The load shedder keeps the most valuable tuples, never more than the rate, however the stream is cut into blocks."""
 
 from __future__ import annotations
 

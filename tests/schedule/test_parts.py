@@ -1,4 +1,4 @@
-"""The paper's parts one by one."""
+"""Tests the parts of the paper's scheduler one by one."""
 
 from __future__ import annotations
 
@@ -90,8 +90,11 @@ def test_sdmr_in_three_readings() -> None:
     ("reading", "expected"), [("totals", 1), ("execution", 2), ("window", 1), ("mixed", 1), ("overdue", 1)]
 )
 def test_k_after_one_miss_and_many_hits(reading: str, expected: int) -> None:
-    """Kp = 1, Ki = 10. Only the difference between executions sees a miss pass, and only totals forgive it: 1 of 1,000,
-    so k - floor(-1 + 10 * 0.001) = k + 1."""
+    """Kp = 1, Ki = 10.
+
+    Only the difference between executions notices a single miss, and only the totals forgive it: 1 of 1,000, so k -
+    floor(-1 + 10 * 0.001) = k + 1.
+    """
     monitor = SdmrMonitor()
     monitor.arrived(1_000)
     controller = AdaptivityController(monitor, reading=reading)
@@ -103,7 +106,7 @@ def test_k_after_one_miss_and_many_hits(reading: str, expected: int) -> None:
 
 
 def test_tasks_that_expire_while_they_wait_do_not_lower_k() -> None:
-    """2 of 4 dropped, then 1 of 4: k + 1. Late results, work in vain, do lower it."""
+    """2 of 4 dropped, then 1 of 4: k + 1. Late results, which are useless work, do lower k."""
     monitor = SdmrMonitor()
     monitor.arrived(12)
     controller = AdaptivityController(monitor, reading="overdue", start=3)
@@ -131,6 +134,6 @@ def test_a_long_batch_is_cut_before_it_makes_the_next_query_late() -> None:
         policy.arrived(0, 1, slot * 100_000.0)
     policy.arrived(1, 1, 10_000.0)
     # At 0.97 s the other head has 40 ms left: 3 tuples of 10 ms and two overheads fit, not 9. The oldest of them, with
-    # 30 ms, is let go.
+    # 30 ms, is dropped.
     assert policy.next(970_000.0).admit == [(0, 2)]
     assert policy.pending(0) == 6

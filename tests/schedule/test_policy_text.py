@@ -1,4 +1,4 @@
-"""A policy as users write it."""
+"""Parses policies as users write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page on scheduling is true: its code runs, and it names every policy."""
+"""Checks the page on scheduling: its code runs, and it names every policy."""
 
 from __future__ import annotations
 

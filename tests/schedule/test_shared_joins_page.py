@@ -1,5 +1,4 @@
-"""The page on shared joins is true: its code runs, it names every policy, and its tables are those of the committed
-figures."""
+"""Checks the page on shared joins: its code runs, it names every policy, and its tables match the committed figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slices as admission, pure: budgets, shares of tasks, what is learnt, and what leaves."""
+"""Tests the admission of slices: budgets, shares of tasks, learning, and evictions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The backlog against a list of tuples that is searched from end to end."""
+"""Compares the backlog with a list of tuples that is searched from end to end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ QUERIES = 4
 
 
 class Plain:
-    """Every tuple by itself: [range, stream, level, gone]."""
+    """Keeps every tuple by itself: [range, stream, level, gone]."""
 
     def __init__(self) -> None:
         self.tuples: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""The greedy choice of work is the optimum of its linear program, and whole parts stay within it."""
+"""The greedy selection of work is the optimum of its linear program, and whole parts stay within it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Policies of shared joins: what they run next, what they lose, and the rules of the interface under random events."""
+"""Tests the policies of shared joins: what they run next, what they lose, and the interface's rules under random
+events.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ S = 1e6
 
 
 def runs(policy: SlicePolicy, units: int, now_us: float = 0.0) -> list[tuple[int, int, int]]:
-    """(stream, tuple, query) of the next slices."""
+    """Returns (stream, tuple, query) of the next slices."""
     found = []
     for _ in range(units):
         for unit in policy.next(now_us):
@@ -100,7 +102,7 @@ def test_each_slice_once_in_order_and_never_after_eviction(name: str, seed: int)
 
 
 def fed(policy: SlicePolicy, count: int, until_us: float) -> list[bool]:
-    """Each half second `count` tuples come to a full buffer of 100; whether FIFO was in force."""
+    """Adds `count` tuples to a full buffer of 100 every half second. Returns whether FIFO was used."""
     assert isinstance(policy, MandF)
     orders = []
     for step in range(1, int(until_us / 5e5) + 1):
@@ -173,7 +175,7 @@ def test_a_period_without_arrivals_decides_nothing() -> None:
 
 
 def overloaded(policy: SlicePolicy, hull: WindowHull, rate: float, until_s: float, buffer: int = 200) -> list[int]:
-    """One stream at a rate, one fully processed tuple a second; drops by query."""
+    """Feeds one stream at a rate, with time for one fully processed tuple per second. Returns the drops per query."""
     dropped, now_s, came = [0] * hull.queries, 0.0, 0
     while now_s < until_s:
         while came <= now_s * rate:
@@ -189,8 +191,10 @@ def overloaded(policy: SlicePolicy, hull: WindowHull, rate: float, until_s: floa
 
 
 def test_salvage_gives_up_the_dear_queries_of_an_overload() -> None:
-    """At twice what can be done: the first group costs a tenth and is kept whole; the second has what is left of the
-    processor."""
+    """The load is twice the capacity.
+
+    The first group costs a tenth and is kept completely; the second gets the rest of the processor.
+    """
     hull = window_hull((8.0, 10.0, 98.0, 100.0))
     dropped = overloaded(Salvage(hull, (200,)), hull, 2.0, 1500.0)
     leave = 2.0 * 1500.0 - 200

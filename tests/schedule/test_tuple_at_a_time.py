@@ -1,5 +1,6 @@
-"""EDF and FIFO over (tuple, task), one tuple a decision, against the obvious reference: sort all that waits, take the
-first."""
+"""Compares EDF and FIFO over (tuple, task), one tuple per decision, with a reference that sorts everything that
+waits.
+"""
 
 from __future__ import annotations
 

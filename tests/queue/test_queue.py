@@ -1,5 +1,4 @@
-"""The queue against the napkin: random appends (replayed, cut anew), acks, reads, restarts; then each promise by
-itself."""
+"""Compares the queue with a simple reference under random operations, then tests each guarantee by itself."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from links.reference import SCHEMA, Napkin, batch, ids
+from links.reference import SCHEMA, ReferenceQueue, batch, ids
 
 from kigen.queue import (
     ENDED,
@@ -44,16 +43,16 @@ def settings(folder: Path | None, rng: random.Random, durable: bool) -> QueueSet
 @pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize(
     "seed", [*range(20), 1021, 1030, 1053]
-)  # the last: `start` fell over a restart when an ack had been ahead
+)  # the last seed: `start` decreased over a restart after an ack ahead of the end
 def test_random_operations(seed: int, durable: bool, tmp_path: Path) -> None:
     rng = random.Random(seed)
-    napkin = Napkin()
+    reference = ReferenceQueue()
     how = settings(tmp_path, rng, durable)
     queue = Queue("s", SCHEMA, how)
     queue.open_producer()
     for name in ("near", "far"):
         queue.open_reader(name)
-        napkin.acks[name] = 0
+        reference.acks[name] = 0
     upcoming = 0  # number of the next new tuple; replays begin before it
     for _ in range(150):
         what = rng.choice(
@@ -62,78 +61,78 @@ def test_random_operations(seed: int, durable: bool, tmp_path: Path) -> None:
         if what in ("append", "replay", "unit"):
             sequence = max(0, upcoming - rng.randrange(20)) if what == "replay" else upcoming
             new = list(range(sequence, sequence + rng.randrange(0, 30)))
-            progress = rng.choice([None, napkin.progress + 1000 if napkin.progress > NO_PROGRESS else 5])
+            progress = rng.choice([None, reference.progress + 1000 if reference.progress > NO_PROGRESS else 5])
             pieces = [new[i : i + 7] for i in range(0, len(new), 7)] if what == "unit" else [new]
             done = queue.append([batch(p) for p in pieces], sequence, progress_us=progress)
-            napkin.append(new, sequence, progress)
+            reference.append(new, sequence, progress)
             upcoming = max(upcoming, sequence + len(new))
-            napkin.trim()
+            reference.trim()
             assert (done.end, done.next) == (upcoming, upcoming)
         elif what == "read":
-            offset = rng.randint(napkin.start, len(napkin.tuples))
+            offset = rng.randint(reference.start, len(reference.tuples))
             most = rng.choice([1, 5, 50, 10_000])
             reading = queue.read(offset, most, rng.choice([1, 300, 1 << 20]))
             assert reading.first == offset
-            assert reading.count >= 1 or offset == len(napkin.tuples)
-            assert ids(reading.batches()) == napkin.read(offset, most)[: reading.count]
-            assert reading.progress_us <= napkin.best_progress(reading.next)
-            if reading.next == len(napkin.tuples):
-                assert reading.progress_us == napkin.progress
+            assert reading.count >= 1 or offset == len(reference.tuples)
+            assert ids(reading.batches()) == reference.read(offset, most)[: reading.count]
+            assert reading.progress_us <= reference.best_progress(reading.next)
+            if reading.next == len(reference.tuples):
+                assert reading.progress_us == reference.progress
         elif what == "ack":
-            reader, offset = rng.choice(["near", "far"]), rng.randint(0, len(napkin.tuples) + 5)
-            napkin.ack(reader, offset)
-            assert queue.ack(reader, offset) == napkin.start
+            reader, offset = rng.choice(["near", "far"]), rng.randint(0, len(reference.tuples) + 5)
+            reference.ack(reader, offset)
+            assert queue.ack(reader, offset) == reference.start
         elif what == "require":
-            napkin.required = rng.choice([[], ["near"], ["far"], ["near", "far"]])
-            napkin.trim()
-            assert queue.require(napkin.required) == napkin.start
+            reference.required = rng.choice([[], ["near"], ["far"], ["near", "far"]])
+            reference.trim()
+            assert queue.require(reference.required) == reference.start
         elif what == "progress":
-            napkin.promise(napkin.progress + 1 if napkin.progress > NO_PROGRESS else 0)
-            queue.progress(napkin.progress)
+            reference.promise(reference.progress + 1 if reference.progress > NO_PROGRESS else 0)
+            queue.progress(reference.progress)
         elif durable:
             queue.close()
             queue = Queue("s", SCHEMA, how)
         status = queue.status()
         assert (status["start"], status["end"], status["progress_us"]) == (
-            napkin.start,
-            len(napkin.tuples),
-            napkin.progress,
+            reference.start,
+            len(reference.tuples),
+            reference.progress,
         )
-    rest = queue.read(napkin.start, 1 << 30, 1 << 30)
-    assert ids(rest.batches()) == napkin.tuples[napkin.start :]
+    rest = queue.read(reference.start, 1 << 30, 1 << 30)
+    assert ids(rest.batches()) == reference.tuples[reference.start :]
     queue.close()
 
 
 @pytest.mark.parametrize("compress", ["none", "zlib", "zstd", "lz4"])
 def test_messages_hold_what_was_read(compress: str) -> None:
-    """However blocks are joined or cut for sending, offsets and tuples stay, and progress never promises too much."""
+    """However blocks are joined or cut for sending, offsets and tuples stay the same, and no watermark is too high."""
     from kigen.queue.payload import CODECS, decode
 
     rng = random.Random(7)
     with Queue("s", SCHEMA, QueueSettings(compress=compress)) as queue:
-        napkin = Napkin()
+        reference = ReferenceQueue()
         for _ in range(60):
-            at = len(napkin.tuples)
+            at = len(reference.tuples)
             new = list(range(at, at + rng.choice([1, 2, 40, 9_000])))
             queue.append(batch(new), at, progress_us=at)
-            napkin.append(new, at, at)
+            reference.append(new, at, at)
         for _ in range(40):
-            offset = rng.randrange(len(napkin.tuples))
+            offset = rng.randrange(len(reference.tuples))
             reading = queue.read(offset, rng.choice([1, 100, 30_000]))
             at = offset
             for record, encoded in reading.packed(CODECS[rng.choice(list(CODECS))]):
                 assert record.first == at
                 assert (
                     ids([decode(encoded.data, encoded.codec, SCHEMA, record.count)])
-                    == napkin.tuples[at : at + record.count]
+                    == reference.tuples[at : at + record.count]
                 )
                 at += record.count
-                assert record.progress_us <= napkin.best_progress(at)
+                assert record.progress_us <= reference.best_progress(at)
             assert at == reading.next
 
 
 def test_an_ack_ahead_of_the_end_trims_what_comes_later() -> None:
-    """A secondary's queue learns what downstream has before it computed it."""
+    """The queue of a follower learns what its readers have before it has computed it."""
     with Queue("s", SCHEMA) as queue:
         queue.open_reader("down")
         queue.require(["down"])
@@ -162,7 +161,7 @@ def test_skip_moves_start_and_end_and_the_sequence_number(tmp_path: Path) -> Non
 
 
 def test_a_note_belongs_to_its_place() -> None:
-    """Whoever skips what was let go is told the note of an ack that stands where it begins, or nothing."""
+    """A reader that skips trimmed tuples gets the note of the ack at its first offset, or none."""
     with Queue("s", SCHEMA) as queue:
         for reader in ("leader", "behind"):
             queue.open_reader(reader)
@@ -289,7 +288,7 @@ def test_back_pressure() -> None:
     with Queue("s", SCHEMA, QueueSettings(max_tuples=10)) as queue:
         queue.open_reader("r")
         queue.require(["r"])
-        queue.append(batch(list(range(25))))  # alone, a unit larger than the bound passes
+        queue.append(batch(list(range(25))))  # a unit that is larger than the bound enters an empty queue
         with pytest.raises(QueueFull) as full:
             queue.append(batch([25]), wait_s=0)
         assert full.value.data["waiting_for"] == {"r": 0}
