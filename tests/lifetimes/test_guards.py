@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from kigen.lifetimes import StreamInput
-from kigen.lifetimes.expressions import EvaluationError
+from kigen.lifetimes.expressions.evaluation import EvaluationError
 from kigen.lifetimes.runtime import TaskRuntime
 from kigen.plan import bind
 from kigen.plan.tasks import extract_tasks

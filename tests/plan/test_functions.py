@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from kigen.language import CqlErrors
-from kigen.lifetimes.bounded import LARGEST_VALUE
-from kigen.lifetimes.expressions import EvaluationError, connection, evaluate
+from kigen.lifetimes.expressions.bounded import LARGEST_VALUE
+from kigen.lifetimes.expressions.evaluation import EvaluationError, connection, evaluate
 from kigen.plan import bind
 from kigen.plan.binder.expressions.allowed_functions import AGGREGATES, ALLOWED, OPERATORS
 from kigen.plan.binder.expressions.duckdb_types import _connection

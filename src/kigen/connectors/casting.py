@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kigen.lifetimes.bounded import FIRST_US, LAST_US
+from kigen.lifetimes.expressions.bounded import FIRST_US, LAST_US
 from kigen.plan.types import Schema, Type
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

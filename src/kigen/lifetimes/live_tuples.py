@@ -36,6 +36,7 @@ class Expiring:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._chunks: list[_Calendar] = []
+        self.next_death = FOREVER  # the earliest of all
 
     def add(self, chunk: Chunk) -> None:
         if len(chunk):
@@ -48,6 +49,7 @@ class Expiring:
         ordered = bool(np.all(ends[1:] >= ends[:-1]))
         earliest, latest = (ends[0], ends[-1]) if ordered else (ends.min(), ends.max())
         self._chunks.append(_Calendar(chunk, int(earliest), int(latest), ordered))
+        self.next_death = min(self.next_death, int(earliest))
 
     def _merge(self) -> None:
         """Merges neighbouring chunks in pairs. A merged chunk is unsorted again."""
@@ -56,30 +58,26 @@ class Expiring:
             for chunk in Chunk.packed([c.chunk for c in kept[i : i + 2]], self._schema):
                 self._append(chunk)
 
-    @property
-    def next_death(self) -> int:
-        return min((c.earliest for c in self._chunks), default=FOREVER)
-
     def pop(self, now: int) -> Chunk:
-        dead: list[Chunk] = []
-        left: list[_Calendar] = []
-        for calendar in self._chunks:
-            if calendar.earliest >= now:
-                left.append(calendar)
-                continue
-            if calendar.latest < now:
-                dead.append(calendar.chunk)
-                continue
-            if not calendar.ordered:  # time has reached it: sort it once
-                calendar.chunk = calendar.chunk.take(np.argsort(calendar.chunk.end, kind="stable"))
-                calendar.ordered = True
-            split = int(np.searchsorted(calendar.chunk.end, now, side="left"))
-            dead.append(calendar.chunk.cut(0, split))
-            calendar.chunk = calendar.chunk.cut(split, len(calendar.chunk))
-            calendar.earliest = int(calendar.chunk.end[0])
-            left.append(calendar)
-        self._chunks = left
+        if self.next_death >= now:
+            return Chunk.empty(self._schema)
+        dead = [self._cut(c, now) for c in self._chunks if c.earliest < now]
+        self._chunks = [c for c in self._chunks if c.latest >= now]
+        self.next_death = min([c.earliest for c in self._chunks], default=FOREVER)
         return Chunk.concat(dead, self._schema)
+
+    @staticmethod
+    def _cut(calendar: _Calendar, now: int) -> Chunk:
+        """Returns the dead of a chunk that has some, and leaves the living in it, if there are any."""
+        if calendar.latest < now:
+            return calendar.chunk
+        if not calendar.ordered:  # time has reached it: sort it once
+            calendar.chunk = calendar.chunk.take(np.argsort(calendar.chunk.end, kind="stable"))
+            calendar.ordered = True
+        split = int(np.searchsorted(calendar.chunk.end, now, side="left"))
+        dead, calendar.chunk = calendar.chunk.cut(0, split), calendar.chunk.cut(split, len(calendar.chunk))
+        calendar.earliest = int(calendar.chunk.end[0])
+        return dead
 
     def chunks(self) -> list[Chunk]:
         return [c.chunk for c in self._chunks]

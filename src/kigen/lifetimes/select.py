@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from kigen.lifetimes.blocks import Block, Fills, Signed, absent
-from kigen.lifetimes.expressions import evaluate, is_true
+from kigen.lifetimes.expressions.evaluation import evaluate, is_true
 from kigen.lifetimes.keys.row_keys import mix
 from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.operator_spec import Columns, OperatorSpec, same_columns

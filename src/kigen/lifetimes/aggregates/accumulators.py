@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from kigen.lifetimes.aggregates import exact_sums
 from kigen.lifetimes.blocks import Ints, Mask
-from kigen.lifetimes.expressions import EvaluationError
+from kigen.lifetimes.expressions.evaluation import EvaluationError
 from kigen.lifetimes.sweeps.sweep import Runs
 from kigen.plan.logical import AggFunc
 from kigen.plan.types import Type

@@ -8,6 +8,7 @@ NaN are counted apart. An integer has two limbs. Cost: one pass per limb; ordina
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ Doubles = np.ndarray[Any, np.dtype[np.float64]]
 Limbs = dict[int, Ints]  # grid position -> units
 _LOW = np.int64(0xFFFFFFFF)
 _SMALL = 1 << 31
+_FEW = 32  # sums: below it, Python's integers are quicker than array operations
+_NORMAL = -31  # every multiple of 2**(32 * -31) is 0 or a normal double
 POS_INF, NEG_INF, NAN = 1000, 1001, 1002  # grid positions that count special values
 
 
@@ -79,6 +82,9 @@ def to_doubles(limbs: Limbs, size: int) -> Doubles:
     """Returns the sums as doubles, each the nearest to the exact sum (ties to even)."""
     if limbs.keys() == {0}:
         return limbs[0].astype(np.float64)
+    few = _few_doubles(limbs, size) if size <= _FEW else None
+    if few is not None:
+        return few
     exact = normalised(limbs)
     if not exact:
         return _with_specials(np.zeros(size, dtype=np.float64), limbs)
@@ -87,6 +93,20 @@ def to_doubles(limbs: Limbs, size: int) -> Doubles:
         exact = normalised({b: np.where(negative, -v, v) for b, v in exact.items()})
     total = _nearest(exact, size)
     return _with_specials(np.where(negative, -total, total), limbs)
+
+
+def _few_doubles(limbs: Limbs, size: int) -> Doubles | None:
+    """Adds few sums up with Python's integers, whose conversion to a double is to the nearest, ties to even. None where
+    that may not hold: special values, results that are subnormal or too large."""
+    lowest = min(limbs, default=POS_INF)
+    if max(limbs, default=POS_INF) >= POS_INF or lowest < _NORMAL:
+        return None
+    columns = [(limb.tolist(), 32 * (b - lowest)) for b, limb in limbs.items()]
+    try:
+        totals = [sum(column[i] << shift for column, shift in columns) for i in range(size)]
+        return np.array([math.ldexp(float(total), 32 * lowest) for total in totals], dtype=np.float64)
+    except OverflowError:
+        return None
 
 
 def _nearest(exact: Limbs, size: int) -> Doubles:

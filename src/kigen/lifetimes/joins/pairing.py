@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kigen.lifetimes.blocks import Block, Mask, absent
 from kigen.lifetimes.chunks import Chunk
-from kigen.lifetimes.expressions import has_null, is_true
+from kigen.lifetimes.expressions.evaluation import has_null, is_true
 from kigen.lifetimes.joins.stretches import Keyed
 from kigen.lifetimes.keys.row_keys import equal_rows, one_to_one, row_keys
 from kigen.lifetimes.operator import Operator

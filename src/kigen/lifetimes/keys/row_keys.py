@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kigen.lifetimes.blocks import Ints, Mask
-from kigen.lifetimes.expressions import run
+from kigen.lifetimes.expressions.evaluation import run
 from kigen.plan.types import Schema, Type
 
 _STEP = 0x9E3779B97F4A7C15

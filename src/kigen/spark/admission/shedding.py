@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kigen.connectors import LiveSource
 from kigen.connectors.source_base import Times
-from kigen.lifetimes.expressions import evaluate
+from kigen.lifetimes.expressions.evaluation import evaluate
 from kigen.plan.logical import Shed, SourceStream
 from kigen.schedule.load_shedder import SECOND_US, LoadShedder, Mask
 

@@ -1,6 +1,7 @@
-"""Evaluates scalar expressions with DuckDB over one batch (docs/decisions/001).
+"""Evaluates scalar expressions over one batch: by DuckDB (docs/decisions/001), or over few rows by closures.
 
-Cost: about 1 ms per call plus some 30 ns per row and expression; bare columns cost nothing. Each process has one
+Cost: about 1 ms per call of DuckDB plus some 30 ns per row and expression; over at most 512 rows, microseconds for the
+expressions that `closures` takes (docs/decisions/024); bare columns cost nothing. Each process has one
 connection, made on first use.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -15,10 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kigen.lifetimes.blocks import Mask
-from kigen.lifetimes.bounded import TooLarge, check_times, table_of
+from kigen.lifetimes.expressions.bounded import TooLarge, check_times, table_of
+from kigen.lifetimes.expressions.closure_check import agrees
+from kigen.lifetimes.expressions.closures import MOST_ROWS, SmallExpression, columns_read, compiled
+from kigen.lifetimes.expressions.values import Unsure
 from kigen.plan.expressions.locked_duckdb import connect
 from kigen.plan.logical import Expr
 
+_small: dict[tuple[str, tuple[pa.DataType, ...]], SmallExpression | None] = {}
 _connection: duckdb.DuckDBPyConnection | None = None
 _owner: int | None = None
 
@@ -49,6 +55,10 @@ def run(columns: pa.RecordBatch, sqls: Sequence[str]) -> pa.RecordBatch:
 def evaluate(columns: pa.RecordBatch, rows: int, exprs: Sequence[Expr]) -> list[pa.Array]:
     """Returns one array per expression, of the expression's type, in the order of the rows."""
     out: list[pa.Array | None] = [columns.column(e.column) if e.column is not None else None for e in exprs]
+    if 0 < rows <= MOST_ROWS:
+        for i, array in enumerate(out):
+            if array is None:
+                out[i] = _evaluate_small(columns, exprs[i])
     todo = [i for i, array in enumerate(out) if array is None]
     if todo and rows:
         if columns.num_columns == 0:  # constants over rows without columns
@@ -61,6 +71,37 @@ def evaluate(columns: pa.RecordBatch, rows: int, exprs: Sequence[Expr]) -> list[
             if pa.types.is_timestamp(wanted):
                 _require_times(out[i])
     return [pa.array([], type=e.type.arrow) if a is None else a for a, e in zip(out, exprs, strict=True)]
+
+
+def _evaluate_small(columns: pa.RecordBatch, expr: Expr) -> pa.Array | None:
+    """Returns the values, if a closure gives them; None if DuckDB has to."""
+    read = columns_read(expr.sql)
+    if not read or read[-1] >= columns.num_columns:
+        return None
+    key = expr.sql, tuple(columns.column(i).type for i in read)
+    if key not in _small:
+        _small[key] = _verified(columns, expr)
+    small = _small[key]
+    if small is None:
+        return None
+    try:
+        return small(columns)
+    except Unsure:
+        return None
+
+
+def _verified(columns: pa.RecordBatch, expr: Expr) -> SmallExpression | None:
+    try:
+        small = compiled(expr.sql, expr.type, columns, _constant)
+        return small if small is not None and agrees(small, expr.sql, columns, run) else None
+    except (EvaluationError, pa.ArrowException):
+        return None
+
+
+def _constant(sql: str) -> tuple[Any, str]:
+    relation = connection().sql(f"SELECT ({sql}) AS value")
+    ((value,),) = relation.fetchall()
+    return value, str(relation.types[0])
 
 
 def _require_times(times: pa.Array) -> None:

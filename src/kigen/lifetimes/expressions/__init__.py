@@ -1,0 +1,1 @@
+"""Scalar expressions: by DuckDB over large blocks, by closures over small ones."""
