@@ -1,8 +1,8 @@
 """Encodes a batch as bytes: one Arrow IPC message without its schema, compressed if that makes it smaller.
 
 Nothing is ever unpickled. Invariant: `decode(encode(b, c), b.schema)` equals b for every codec c, and the bytes with a
-codec are never more than those without. The result of `decode` is safe to work on, whoever wrote the bytes: it has the
-layout that the columns need (`block_layout`), and every value is validated. Cost: one copy of the columns. Decoding
+codec are never more than those without. The result of `decode` is safe to work on even if the bytes are hostile: it has
+the layout that the columns need (`block_layout`), and every value is validated. Cost: one copy of the columns. Decoding
 copies only what is compressed or not aligned to 8 bytes, and makes one pass over texts and offsets.
 """
 

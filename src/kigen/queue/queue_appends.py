@@ -155,7 +155,6 @@ class QueueAppends(QueueBase):
             return
         writer.next, writer.progress_us = max(number, writer.next), watermark_us
         self._store.progressed(self._clients.progress_us)
-        self._store.write_state(
-            self._sync_each and watermark_us == ENDED
-        )  # any other promise is made again after a restart
+        # Only the end of the stream is synced: producers repeat any other watermark after a restart.
+        self._store.write_state(self._sync_each and watermark_us == ENDED)
         self._changed.notify_all()

@@ -1,7 +1,7 @@
 """Priority Manager: finds the query whose head is the most urgent.
 
 The rule is EDF (by deadline) or MUF (FIRM queries first, by deadline among them). FIFO is EDF with the arrival as
-deadline; whoever makes the tasks sets the deadlines so. Invariant: a task with a non-empty queue has exactly one entry
+deadline; the maker of the tasks sets the deadlines. Invariant: a task with a non-empty queue has exactly one entry
 in the heap, for its head. Cost: O(log tasks) per change of a head, however long the queues are.
 """
 
