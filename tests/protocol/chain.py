@@ -119,6 +119,12 @@ class Chain:
         passive = tuple(pair.key() for pair in self.passive.values())
         return self.source.key(), *(one.key() for one in self.replicas), self.sink.key(), passive, self.budget
 
+    def decided(self) -> Chain:
+        """Begins after the passive pairs have found their leaders."""
+        for place, pair in self.passive.items():
+            pair.decide(self, place)
+        return self
+
     # --- what always holds, and what holds in the end ---------------------------------------------------------------
 
     @property

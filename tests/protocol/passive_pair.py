@@ -47,6 +47,12 @@ class PassivePair:
         offered = tuple(None if files is None else files.key() for files in self.offered)
         return tuple(self.roles), tuple(self.saw_other_lead), offered, tuple(self.unconfirmed)
 
+    def decide(self, chain: Chain, place: int) -> None:
+        """Begins with the first replica as the leader, which both know."""
+        self.take_role(chain, place, 0, LEADS)
+        self.take_role(chain, place, 1, COPIES)
+        self.saw_other_lead[1] = True
+
     # --- moves ------------------------------------------------------------------------------------------------------
 
     def moves(self, chain: Chain, place: int) -> Iterator[tuple[str, Act]]:

@@ -1,13 +1,13 @@
-"""The page on standby is true: its examples run, every kind of standby and message of the diagram exists."""
+"""The page on standby is true: its examples run, every kind of standby is named, every call of the diagram exists."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import get_args
 
-from kigen_lab.simulate.standby.machine.messages import KINDS
-from kigen_lab.simulate.standby.machine.topology import Mode, Recovery
+import kigen.replicas
+from kigen.links.flight.protocol import ACTIONS
+from kigen.replicas.standby_kind import ACTIVE, LAZY, PASSIVE, UPSTREAM
 
 PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "standby.md").read_text(encoding="utf-8")
 
@@ -20,12 +20,18 @@ def test_the_examples_run() -> None:
 
 
 def test_every_kind_is_named() -> None:
-    assert all(f"`{mode}`" in PAGE for mode in get_args(Mode))
-    assert all(f'"{recovery}"' in PAGE for recovery in get_args(Recovery))
+    assert all(f"`{kind}`" in PAGE for kind in (LAZY, ACTIVE, UPSTREAM, PASSIVE))
 
 
-def test_every_message_of_the_diagram_exists() -> None:
+def test_every_call_of_the_diagram_exists() -> None:
     (diagram,) = re.findall(r"```mermaid\n(.*?)```", PAGE, re.S)
-    said = set(re.findall(r"->>\w: (\w+)", diagram))
-    assert said
-    assert said <= set(KINDS)
+    called = set(re.findall(r"\w->>\w: (\w+)", diagram))
+    assert called
+    assert called <= {*ACTIONS, "read"}
+
+
+def test_every_part_of_the_table_exists() -> None:
+    table = PAGE[PAGE.index("| file | what it decides |") :].split("\n\n")[0]
+    parts = re.findall(r"^\| `(\w+)` \|", table, re.M)
+    assert len(parts) == 6
+    assert all((Path(kigen.replicas.__file__).parent / f"{part}.py").exists() for part in parts)

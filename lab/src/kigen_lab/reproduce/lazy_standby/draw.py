@@ -1,5 +1,5 @@
-"""Pictures of lazy standby: the paper's figures 6 and 7 (overhead against recovery), 8 (with and without compression),
-and what it did not show."""
+"""Draws lazy standby: the paper's figures 6 and 7 (overhead against recovery), 8 (with and without compression), and
+what the paper did not show."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def draw(result: dict[str, Any], target: Path) -> None:
 
 
 def _both(axis: Any, points: list[dict[str, Any]], title: str) -> None:
-    """Bars: recovery, by its parts; line: overhead."""
+    """Draws recovery by its parts as bars, and overhead as a line."""
     places = range(len(points))
     back = [p["reconnection_us"]["mean"] / 1e3 for p in points]
     data = [p["data_recovery_us"]["mean"] / 1e3 for p in points]
@@ -53,7 +53,7 @@ def _both(axis: Any, points: list[dict[str, Any]], title: str) -> None:
     style = {"color": _OVERHEAD, "marker": "o", "markersize": 4, "capsize": 2}
     other.errorbar(places[:-1], values[:-1], yerr=bars[:-1], label="overhead", **style)
     other.errorbar(places[-1:], values[-1:], yerr=bars[-1:], **style)
-    other.set_ylabel("overhead, % of the primary's bytes")
+    other.set_ylabel("overhead, % of the leader's bytes")
     other.set_ylim(0, 90)
     lines = [axis.get_legend_handles_labels(), other.get_legend_handles_labels()]
     other.legend(lines[0][0] + lines[1][0], lines[0][1] + lines[1][1], fontsize=8, loc="upper center", ncols=3)
@@ -64,10 +64,10 @@ def _codecs(axis: Any, curves: dict[str, list[dict[str, Any]]]) -> None:
         values = [100 * p["overhead"]["mean"] for p in points]
         _line(axis, values, color=_CODECS[codec], marker="o", markersize=4, label=f"overhead, {codec}")
     _names(axis, next(iter(curves.values())), "Figure 8: with and without compression")
-    axis.set_ylabel("overhead, % of the primary's bytes")
+    axis.set_ylabel("overhead, % of the leader's bytes")
     axis.set_ylim(0, 90)
     other = axis.twinx()
-    for size, (codec, points) in zip((8, 5, 2), curves.items(), strict=True):  # they lie on one another
+    for size, (codec, points) in zip((8, 5, 2), curves.items(), strict=True):  # the curves lie on one another
         times = [p["recovery_us"]["mean"] / 1e3 for p in points]
         _line(
             other, times, color=_CODECS[codec], linestyle=":", marker="s", markersize=size, label=f"recovery, {codec}"
@@ -82,24 +82,27 @@ def _others(axis: Any, sweeps: dict[str, dict[str, list[dict[str, Any]]]]) -> No
     shown = (
         ("selection", "none", "selection, acks at random", "#d94801"),
         ("regular acks", "none", "selection, acks at exactly equal times", "#6a51a3"),
-        ("window", "none", "RANGE window of about 20 tuples", "#252525"),
+        ("window", "none", "aggregate over a RANGE window", "#252525"),
         ("window", "zlib", "the same, zlib", "#969696"),
     )
+    labels = [p["label"] for p in sweeps["selection"]["none"]]
     for sweep, codec, label, colour in shown:
         points = sweeps[sweep][codec]
         active = points[0]["overhead"]["mean"] if codec == "none" else sweeps[sweep]["none"][0]["overhead"]["mean"]
         values = [100 * p["overhead"]["mean"] / active for p in points]
-        _line(axis, values, marker="o", markersize=4, color=colour, label=label)
-    _names(axis, sweeps["selection"]["none"], "Live tuples may not be trimmed; regular acks give a step")
+        places = [labels.index(p["label"]) for p in points]
+        _line(axis, values, places, marker="o", markersize=4, color=colour, label=label)
+    _names(axis, sweeps["selection"]["none"], "A node with memory needs every tuple; regular acks give a step")
     axis.set_ylabel("overhead, % of active standby's (not compressed)")
     axis.set_ylim(0, 125)
     axis.legend(fontsize=8, loc="upper right")
 
 
-def _line(axis: Any, values: list[float], **style: Any) -> None:
-    """Passive standby, the last, is no batch: a point of its own."""
-    axis.plot(range(len(values) - 1), values[:-1], **style)
-    axis.plot([len(values) - 1], values[-1:], **{**style, "label": None})
+def _line(axis: Any, values: list[float], places: list[int] | None = None, **style: Any) -> None:
+    """Draws a curve over the batches. Passive standby, the last point, is no batch: it stands alone."""
+    places = list(range(len(values))) if places is None else places
+    axis.plot(places[:-1], values[:-1], **style)
+    axis.plot(places[-1:], values[-1:], **{**style, "label": None})
 
 
 def _names(axis: Any, points: list[dict[str, Any]], title: str) -> None:

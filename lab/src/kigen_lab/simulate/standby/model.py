@@ -1,19 +1,18 @@
-"""The paper's experiment as plain values: a source Nu, a pair N and N', a reader Nd, links between them; and what one
-trial gave.
+"""The paper's experiment as plain values: a source U, replicas N and N.1, a reader D, links between them, and the
+outcome of one trial.
 
 Tuples are records of 33 bytes: milliseconds of the day, sensor, temperature, pressure, quality, as text. Batches of
-them are really compressed, so bytes are real. Everything random comes from the trial's seed.
+them are compressed by the codecs of real queues, so bytes are real. Everything random comes from the trial's seed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from kigen_lab.simulate.standby.machine.detector import Beats
-from kigen_lab.simulate.standby.machine.topology import Standby
+from kigen.replicas.standby_kind import StandbyKind
 
 TUPLE_BYTES = 33
 Floats = npt.NDArray[np.float64]
@@ -21,39 +20,41 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class StandbySetting:
-    standby: Standby
-    rate: float = 100.0  # tuples a second, Poisson
-    window_us: float = 0.0  # RANGE of N's window; 0: selection
+    standby: StandbyKind
+    rate: float = 100.0  # tuples per second, Poisson
+    window_us: float = 0.0  # RANGE of N's window, with one result per tuple; 0: selection
     selectivity: float = 0.5
-    ack_us: float = 250_000.0  # mean time between Nd's Level-0 acks
-    regular_acks: bool = False  # exactly that time; else exponential: acks follow commits, and those vary
-    cost_us: float = 2_000.0  # of a tuple, at N and N'
+    ack_us: float = 250_000.0  # mean time between D's acks
+    regular_acks: bool = False  # exactly that time; otherwise exponential, since acks follow commits, and those vary
+    cost_us: float = 2_000.0  # per tuple, at N and N.1
     delay_us: float = 500.0  # of a link
-    bandwidth: float = 12.5e6  # bytes a second
-    header_bytes: int = 66  # a message on the wire, beside its tuples
+    bandwidth: float = 12.5e6  # bytes per second
+    header_bytes: int = 66  # per message on the wire, beside its tuples
     connect_us: tuple[float, float] = (80_000.0, 15_000.0)  # a new connection: mean, sd
     kill_us: float = 30e6
-    beats: Beats = field(default_factory=Beats)
+    ping_us: float = 100_000.0  # between two questions whether a server is there
+    silence_us: float = 350_000.0  # a server that does not answer for so long counts as gone
+    look_us: float = 50_000.0  # between two looks of a replica at its role and its acks
+    report_us: float = 1e6  # between two acks to the server that is not followed
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class StandbyOutcome:
-    """Bytes until the kill; times from the kill on. Overheads are shares of the primary's bytes, as in the paper's
-    experiment."""
+    """Bytes until the kill, and times after it. Overheads are shares of the leader's bytes, as in the paper."""
 
     tuples: int
-    primary_bytes: int  # Nu -> N and N -> Nd, tuples only
-    backup_bytes: int  # batches and copies for N'
-    primary_wire: int  # headers, acks and heartbeats of the undisturbed path included
+    primary_bytes: int  # U -> N and N -> D, tuples only
+    backup_bytes: int  # batches and copies for N.1
+    primary_wire: int  # with headers, acks and pings of the undisturbed path
     backup_wire: int
     batched: int  # tuples in batches
-    detection_us: float
-    reconnection_us: float  # from detection until Nu and Nd have answered
-    recovery_us: float  # from detection until Nd has every result of what Nu held then
-    secondary_work: float  # tuples that N' worked off before the kill, by those of N
-    kept_most: int  # at Nu
-    exact: bool  # Nd has exactly the results of the undisturbed run
+    detection_us: float  # from the kill until D leaves N
+    reconnection_us: float  # from detection until D follows N.1, and N.1 follows U as the leader
+    recovery_us: float  # from detection until D has every result of what U held then
+    secondary_work: float  # tuples that N.1 worked off before the kill, as a share of those of N
+    kept_most: int  # tuples at U
+    exact: bool  # D has exactly the results of the undisturbed run
 
     @property
     def overhead(self) -> float:
@@ -61,7 +62,7 @@ class StandbyOutcome:
 
     @property
     def overhead_of_all(self) -> float:
-        """By Hwang's definition: of all traffic."""
+        """Share of all traffic, by Hwang's definition."""
         return self.backup_bytes / (self.backup_bytes + self.primary_bytes)
 
     @property
@@ -75,13 +76,13 @@ class StandbyOutcome:
 
 @dataclass(frozen=True)
 class Drawn:
-    """One trial's chance: arrivals, records, which tuples pass, when Nd acknowledges, how long connecting takes, when N
-    dies."""
+    """What is random in one trial: arrivals, records, which tuples pass, when D acknowledges, how long connecting
+    takes, and when N dies."""
 
     times_us: Floats
     records: bytes
     passed: npt.NDArray[np.int64]  # how many of the first n tuples pass
-    alive_from: npt.NDArray[np.int64]  # of the window at tuple n, the oldest alive
+    alive_from: npt.NDArray[np.int64]  # the oldest tuple alive in the window at tuple n
     acks_us: Floats
     connects_us: tuple[float, float]
     kill_us: float

@@ -6,8 +6,8 @@ A row is a tuple (0 or more), a watermark (WATERMARK, END) or a gap row (GAP les
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -16,7 +16,15 @@ from kigen.queue.producers_and_readers import ProducersAndReaders
 from kigen.queue.record import TUPLES, Record
 
 WATERMARK, END, GAP = -1, -2, -10
+T = TypeVar("T")
 SELF, RELAY = "spark", "relay"  # producers: the node's own run, and the relay from its upstream node
+
+
+def clone(one: T) -> T:
+    """Copies an object, not what it refers to: as `copy.copy`, but several times quicker."""
+    made: T = object.__new__(type(one))
+    made.__dict__.update(one.__dict__)
+    return made
 
 
 def to_batch(rows: list[int]) -> pa.RecordBatch:
@@ -105,9 +113,9 @@ class VirtualQueue:
         return first, rows[:whole]
 
     def copy(self) -> VirtualQueue:
-        clients = copy(self.clients)
-        clients.producers = {name: copy(producer) for name, producer in clients.producers.items()}
-        clients.readers = {name: copy(reader) for name, reader in clients.readers.items()}
+        clients = clone(self.clients)
+        clients.producers = {name: clone(producer) for name, producer in clients.producers.items()}
+        clients.readers = {name: clone(reader) for name, reader in clients.readers.items()}
         return VirtualQueue(clients, list(self.rows))
 
     def key(self) -> tuple[object, ...]:

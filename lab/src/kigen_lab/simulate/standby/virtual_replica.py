@@ -22,7 +22,16 @@ from kigen.replicas.relay_units import DeliveredAcks, RelayUnits, Unit, ack_for_
 from kigen.replicas.replica_names import node_of, required_with_leader
 from kigen.replicas.server_choice import ServerChoice
 from kigen.replicas.standby_kind import Acks, StandbyKind
-from kigen_lab.simulate.standby.virtual_queue import END, RELAY, SELF, VirtualQueue, make_gap_row, to_batch, to_rows
+from kigen_lab.simulate.standby.virtual_queue import (
+    END,
+    RELAY,
+    SELF,
+    VirtualQueue,
+    clone,
+    make_gap_row,
+    to_batch,
+    to_rows,
+)
 
 
 class Operator(Protocol):
@@ -47,7 +56,7 @@ class Files:
     needs: int = 0  # a copy's run may not begin before the input up to there is back
 
     def copy(self) -> Files:
-        made = copy(self)
+        made = clone(self)
         made.input, made.output = self.input.copy(), self.output.copy()
         return made
 
@@ -107,9 +116,9 @@ class VirtualReplica:
         return worked and self.output.ended and not self.output.rows
 
     def copy(self) -> VirtualReplica:
-        made = copy(self)
-        made.files, made.units = self.files.copy(), copy(self.units)
-        made.acks, made.leading, made.choice = copy(self.acks), copy(self.leading), copy(self.choice)
+        made = clone(self)
+        made.files, made.units = self.files.copy(), None if self.units is None else clone(self.units)
+        made.acks, made.leading, made.choice = clone(self.acks), clone(self.leading), clone(self.choice)
         made.acks._known, made.leading._commits = copy(self.acks._known), copy(self.leading._commits)
         return made
 
@@ -144,7 +153,7 @@ class VirtualReplica:
     def write(self, only_jump: bool = False) -> None:
         """Writes the results of a batch. `only_jump`: it is killed before it has written more than the jump."""
         self.begin_batch()
-        _, jump, results = self.files.operator.step(self._rows_of_batch())
+        _, jump, results = self.files.operator.step(self.batch_rows())
         if jump is not None:
             self.output.skip(jump)
         if results and not only_jump:
@@ -154,14 +163,14 @@ class VirtualReplica:
     def commit(self) -> None:
         files = self.files
         assert files.begun is not None
-        files.operator, _, results = files.operator.step(self._rows_of_batch())
+        files.operator, _, results = files.operator.step(self.batch_rows())
         files.unit += bool(results)
         files.worked, files.begun, self.written = files.begun, None, False
         self.input.ack(SELF, files.worked)
         if self.kind.acks is Acks.DELIVERED:
             self.leading.committed(files.worked, self.output.end)
 
-    def _rows_of_batch(self) -> list[int]:
+    def batch_rows(self) -> list[int]:
         kept = self.input.read(self.files.worked)
         assert kept is not None
         assert self.files.begun is not None
