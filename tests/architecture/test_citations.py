@@ -25,6 +25,8 @@ CITED = re.compile(r"(?<![\w./\"'-])kigen(?:_lab)?(?:\.[A-Za-z_]\w*)+")
 FILE = re.compile(r"(?<![\w.])(?:src|lab|tests|docs|scripts|examples)/[\w./-]*\w\.(?:py|md|sh|toml|cql|json|png)\b")
 FILE_ENDINGS = {"py", "md", "csv", "json", "toml", "cql", "whl", "egg-info"}
 SETTINGS = {"kigen.sync", "kigen.commands"}  # a Java property; a group of entry points
+# written by those who follow docs/how-to/add-an-operator.md
+EXAMPLES = {"src/kigen/plan/logical/unique.py", "src/kigen/lifetimes/sets/unique.py"}
 HISTORY = {ROOT / "CHANGELOG.md"}  # tells what was, with the names of its time
 
 
@@ -76,6 +78,10 @@ def texts() -> dict[str, str]:
     return {str(path.relative_to(ROOT)): prose(path) for path in TEXTS if path not in HISTORY}
 
 
+def _stands_for_others(file: str) -> bool:
+    return file in EXAMPLES or "NNN" in file or "NAME" in file
+
+
 def test_cited_names_exist(texts: dict[str, str]) -> None:
     wrong = {path: [name for name in cited(text) if not exists(name)] for path, text in texts.items()}
     assert {path: names for path, names in wrong.items() if names} == {}
@@ -83,7 +89,7 @@ def test_cited_names_exist(texts: dict[str, str]) -> None:
 
 def test_cited_files_exist(texts: dict[str, str]) -> None:
     wrong = {
-        path: [n for n in FILE.findall(text) if not (ROOT / n).exists() and "NNN" not in n]
+        path: [n for n in FILE.findall(text) if not (ROOT / n).exists() and not _stands_for_others(n)]
         for path, text in texts.items()
     }
     assert {path: names for path, names in wrong.items() if names} == {}

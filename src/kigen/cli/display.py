@@ -35,9 +35,7 @@ class RunDisplay:
         self._live: Live | None = None
         self._task: Any = None
         self._began = self._printed_at = time.monotonic()
-        self._seen: deque[tuple[float, dict[str, int]]] = (
-            deque()
-        )  # time, and tuples per query
+        self._seen: deque[tuple[float, dict[str, int]]] = deque()  # time, and tuples per query
 
     def __enter__(self) -> RunDisplay:
         if self._console.is_terminal:
