@@ -60,7 +60,7 @@ def test_small_windows_lose_less(engine: Engine, tmp_path: Path) -> None:
     """20 ms per tuple and 80 tuples per second, long enough for many batches even on a busy machine: several batches
     of work wait."""
     app = tmp_path / "app.cql"
-    app.write_text(app_text("BUFFER 200", 5_000, seconds=14), encoding="utf-8")
+    app.write_text(app_text("BUFFER 200", 5_000, seconds=20), encoding="utf-8")
     result = engine.run(app, drain=False, policy="mqt", output=str(tmp_path), keep_results=False)
     told = [result.report["queries"][f"q{i}"] for i in range(4)]
     dropped = [mine["dropped"] for mine in told]
