@@ -1,7 +1,7 @@
-"""Relays before and behind replicas: two servers of the same rows, whole steps, batches, holes, acks by hand.
+"""Relays with two servers of the same rows: whole steps, batches, gap rows, acks on delivery.
 
-Ids are offsets. In these tests a row whose id is 4, 9, 14, ... is a mark: a step is five rows. A hole's row has the id
--1 less the number of results that are told with it.
+Ids are offsets. In these tests a row whose id is 4, 9, 14, ... is a watermark row: a step is five rows. A gap row has
+the id -1 less the number of results in its note.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ def content(queue: Queue) -> list[int]:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_two_servers_of_the_same_rows(seed: int, tmp_path: Path) -> None:
-    """Either may be behind, and goes and comes back at random, but never both at once; the rows here are the rows
-    there."""
+    """Either server may be behind, and goes and comes back at random, but never both at once; no row is lost."""
     rng = random.Random(seed)
     addresses = [free_address(), free_address()]
     before = [queue_at(tmp_path / name, ["here"]) for name in "ab"]
@@ -100,7 +99,7 @@ def test_two_servers_of_the_same_rows(seed: int, tmp_path: Path) -> None:
 
 
 def test_nobody_is_left_who_answers(tmp_path: Path) -> None:
-    """Servers that were not there yet, or are tried in vain, are no change of server."""
+    """A server that was not there yet, or is tried in vain, does not count as a change of server."""
     addresses = [free_address(), free_address()]
     with queue_at(tmp_path / "b", ["here"]) as before, queue_at(tmp_path / "here", ["last"]) as here:
         relay = Relay(here, addresses, "here", SECURITY, watch=WATCH)
@@ -127,8 +126,8 @@ def served_by_child(folder: Path, address: str) -> Iterator[subprocess.Popen[byt
 
 
 def test_a_server_that_only_sleeps(tmp_path: Path) -> None:
-    """It takes connections (the kernel does) and says nothing: the other is followed, and it again when the other
-    goes."""
+    """A sleeping server takes connections (the kernel does) and does not answer: the relay follows the other, and this one
+    again when the other goes."""
     addresses = [free_address(), free_address()]
     with (
         served_by_child(tmp_path / "a", addresses[0]) as sleeper,
@@ -171,7 +170,7 @@ def test_only_whole_steps(tmp_path: Path) -> None:
 
 
 def test_batches_for_one_that_stands_by(tmp_path: Path) -> None:
-    """So many rows or none, until it has to lead, or nothing more will come."""
+    """A follower takes whole batches, until it has to lead, or nothing more will come."""
     with (
         queue_at(tmp_path / "a", ["here"]) as before,
         queue_at(tmp_path / "here", ["last"]) as here,
@@ -201,8 +200,8 @@ def test_batches_for_one_that_stands_by(tmp_path: Path) -> None:
         relay.close()
 
 
-def test_acks_by_hand_stand_at_marks(tmp_path: Path) -> None:
-    """What is worked off may end within a step, or within what came at once: the last mark up to there is told."""
+def test_acks_on_delivery_stand_at_watermark_rows(tmp_path: Path) -> None:
+    """Work may end within a step, or within what came at once: the relay acknowledges the last watermark row before."""
     with queue_at(tmp_path / "a", ["n", "n.1"], ["n"]) as before, queue_at(tmp_path / "here", ["last"]) as here:
         server = LinkServer([before], security=SECURITY)
         relay = Relay(
@@ -225,7 +224,7 @@ def test_acks_by_hand_stand_at_marks(tmp_path: Path) -> None:
         address = str(server.address)
         server.close()
         time.sleep(0.1)
-        relay.ack(40, "21")  # nobody is there to hear it
+        relay.ack(40, "21")  # nobody is there to take it
         with LinkServer([before], address, SECURITY):
             until(lambda: before.status()["start"] == 40, "the ack, when it is heard again")
             assert before.status()["note"] == "21"
@@ -261,7 +260,7 @@ def test_the_one_that_leads_is_the_one_whose_acks_count(tmp_path: Path) -> None:
 
 
 def test_a_leader_says_again_that_its_acks_count(tmp_path: Path) -> None:
-    """The other replica led for a moment, too, and said so of itself; this one was never told to lead anew."""
+    """The other replica led for a moment, too, and reported it; this one led all the time."""
     with (
         queue_at(tmp_path / "a", ["n", "n.1"], ["n"]) as before,
         queue_at(tmp_path / "here", ["last"]) as here,
@@ -292,8 +291,8 @@ def test_a_leader_says_again_that_its_acks_count(tmp_path: Path) -> None:
         relay.close()
 
 
-def test_told_to_lead_at_any_moment(tmp_path: Path) -> None:
-    """To lead, and not to, again and again: no moment at which it is not heard."""
+def test_the_role_may_change_at_any_moment(tmp_path: Path) -> None:
+    """The role changes again and again: the relay notices at every moment."""
     rng = random.Random(5)
     with (
         queue_at(tmp_path / "a", ["here"]) as before,
@@ -314,10 +313,10 @@ def test_told_to_lead_at_any_moment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
-def test_holes_where_rows_were_let_go(seed: int, tmp_path: Path) -> None:
-    """A standby that skips, made anew at random. The leader acknowledges at random, with the number of results so far
-    (here: a third of the rows). What comes is what was never let go, in order, nothing twice, and before each gap a row
-    with the number told."""
+def test_gap_rows_where_rows_were_trimmed(seed: int, tmp_path: Path) -> None:
+    """A follower that skips trimmed rows is made anew at random. The leader acknowledges at random, with the number of
+    results so far (here: a third of the rows). The rows that were never trimmed come in order, nothing twice, and a gap
+    row with the number of results stands for the others."""
     rng = random.Random(seed)
     size, address = 10, free_address()
     before, here = queue_at(tmp_path / "a", ["n", "n.1"], ["n"]), queue_at(tmp_path / "here", ["last"])
@@ -348,24 +347,24 @@ def test_holes_where_rows_were_let_go(seed: int, tmp_path: Path) -> None:
         until(lambda: here.status()["progress_us"] == ENDED, "the end")
         relay.close()
         assert relay.error is None
-    found, at, holes = content(here), 0, 0
+    found, at, gaps = content(here), 0, 0
     for place, number in enumerate(found):
         if number < 0:
             at = found[place + 1]
-            holes += 1
+            gaps += 1
             assert -1 - number == at // 3, "as many results as the leader said"
             assert at % 5 == 0
         else:
-            assert number == at, "in order, nothing twice, nothing left out but at holes"
+            assert number == at, "in order, nothing twice, nothing left out but at gap rows"
             at += 1
-    assert holes
+    assert gaps
     assert at == before.status()["end"]
     before.close()
     here.close()
 
 
-def test_a_server_that_cannot_say_what_stands_for_a_hole_is_left(tmp_path: Path) -> None:
-    """It has jumped, and the leader's ack of that place is known to the other server only."""
+def test_a_server_that_does_not_know_the_note_is_left(tmp_path: Path) -> None:
+    """It has jumped, and only the other server knows the leader's ack of that offset."""
     a, b = (queue_at(tmp_path / name, ["n", "n.1"], ["n"]) for name in "ab")
     with (
         a,
@@ -398,7 +397,7 @@ def test_a_server_that_cannot_say_what_stands_for_a_hole_is_left(tmp_path: Path)
 
 @pytest.mark.parametrize("skipping", [False, True])
 def test_released_before_it_was_heard_again(skipping: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that is started again with everything done may end before its relay has met the node before."""
+    """A node that is started again with everything done may end before its relay has reached the upstream node."""
     kind: StandbyKind = ReadingStandby(skips_trimmed=True) if skipping else PassiveStandby()
     with (
         queue_at(tmp_path / "a", ["n", "n.1"], ["n"]) as before,
@@ -419,7 +418,7 @@ def test_released_before_it_was_heard_again(skipping: bool, tmp_path: Path, monk
         until(lambda: here.status()["end"] == 10, "the rows")
         relay.close()
         assert before.status()["start"] == 0
-        monkeypatch.setattr(Relay, "_work", lambda _: None)  # it never meets the node before
+        monkeypatch.setattr(Relay, "_work", lambda _: None)  # it never reaches the upstream node
         again = Relay(
             here,
             str(server.address),
@@ -453,11 +452,11 @@ def test_a_cut_link_is_noticed_and_healed(silent: bool, tmp_path: Path) -> None:
         if not silent:
             link.cut()
         before.append(batch(list(range(5, 10))), 5)
-        until(lambda: relay.cut_off_s > 0.3, "that nothing is heard")
+        until(lambda: relay.cut_off_s > 0.3, "that nothing comes")
         assert here.status()["end"] == 5
         link.heal()
         until(lambda: here.status()["end"] == 10, "the second step")
-        until(lambda: relay.cut_off_s == 0, "that the node before is heard")
+        until(lambda: relay.cut_off_s == 0, "that the upstream node answers")
         before.append(batch(list(range(10, 15))), 10, progress_us=ENDED)
         until(lambda: here.status()["progress_us"] == ENDED, "the end")
         link.cut()
@@ -495,7 +494,7 @@ def test_a_server_that_is_cut_off_is_left_for_one_that_is_not(tmp_path: Path) ->
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_readers_that_follow_different_servers_meet(more: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the one that more of them follow, else at the first; nobody was gone, so it is no change of server."""
+    """They meet at the server that more of them follow, else at the first; that does not count as a change of server."""
     monkeypatch.setattr(server_watch, "_MEET_S", 1.0)
     addresses = [free_address(), free_address()]
     names = ["early"] * (1 + more) + ["late"]

@@ -1,8 +1,7 @@
-"""Every order of events: from a first world, all moves are tried in all orders, each world once; or one order, drawn at
-random.
+"""Tries every order of events: all moves from a first world in all orders, each world once; or one order at random.
 
-A world has `key`; moves and faults give the name of a move and the world after it. A world without moves but faults is
-at rest.
+A world has a `key`. Moves and faults give the name of a move and the world after it. A world that has no moves, except
+for faults, is at rest.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ Moves = Callable[[W], Iterator[tuple[object, W]]]
 class Found:
     worlds: int = 0
     at_rest: int = 0
-    takeovers: int = 0
 
 
 @dataclass(frozen=True)
@@ -35,10 +33,9 @@ class Search(Generic[W]):
     faults: Moves[W]
     always: Callable[[W], None]
     at_rest: Callable[[W], None]
-    halted: Callable[[W], bool] = lambda _: False  # at rest, but by a fault that only a return heals
 
     def explore(self, most: int = 400_000) -> Found:
-        """Depth first. On a failure the error carries the path that led there."""
+        """Searches depth first. On a failure the error carries the path that led there."""
         found, seen = Found(), {self.first.key()}
         stack: list[tuple[W, tuple[object, ...]]] = [(self.first, ())]
         while stack:
@@ -48,14 +45,13 @@ class Search(Generic[W]):
             try:
                 self.always(world)
                 moves = list(self.moves(world))
-                if not moves and not self.halted(world):
+                if not moves:
                     found.at_rest += 1
                     self.at_rest(world)
                 for name, after in (*moves, *self.faults(world)):
                     key = after.key()
                     if key not in seen:
                         seen.add(key)
-                        found.takeovers += str(name).startswith("take over") if isinstance(name, str) else 0
                         stack.append((after, (path, name)))
             except (AssertionError, KeyError) as problem:
                 problem.add_note("after: " + "\n  ".join(_steps(path)))
@@ -63,7 +59,7 @@ class Search(Generic[W]):
         return found
 
     def wander(self, seed: int, of_faults: float = 0.04) -> int:
-        """For cases too large for all orders. Faults come in at random, and who is down comes back."""
+        """Takes one random order, for cases too large for all orders. Faults come in at random."""
         draw, world = random.Random(seed), self.first
         path: tuple[object, ...] = ()
         steps = 0
@@ -71,7 +67,7 @@ class Search(Generic[W]):
             while True:
                 self.always(world)
                 moves, broken = list(self.moves(world)), list(self.faults(world))
-                if not moves and not self.halted(world):
+                if not moves:
                     self.at_rest(world)
                     if not broken or draw.random() < 0.3:
                         return steps

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from kigen.language.app_text import Source, Span
 from kigen.language.errors import CqlError
-from kigen.language.source import Source, Span
 
 OptionValue = str | int | float | bool
 

@@ -13,9 +13,9 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import TokenType
 
+from kigen.language.app_text import Span
 from kigen.language.declarations import Name, WindowDecl
 from kigen.language.placed_parser import PlacedParser
-from kigen.language.source import Span
 
 UNITS_US: dict[str, int] = {
     "MICROSECOND": 1,

@@ -8,11 +8,11 @@ from itertools import groupby
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from kigen.language.app_text import Source
 from kigen.language.declarations import AppDecl
 from kigen.language.dialect import Cql
 from kigen.language.errors import CqlError
 from kigen.language.placed_parser import CqlSyntaxError
-from kigen.language.source import Source
 from kigen.language.statements import CqlParser
 
 

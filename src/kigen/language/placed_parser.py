@@ -14,7 +14,7 @@ from sqlglot.errors import ParseError
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token
 
-from kigen.language.source import Span
+from kigen.language.app_text import Span
 
 _N = TypeVar("_N")
 

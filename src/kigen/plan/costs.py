@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from kigen.language.app_text import Source
 from kigen.language.errors import CqlWarning
-from kigen.language.source import Source
 from kigen.plan.estimates import Rates
 from kigen.plan.logical import (
     Join,

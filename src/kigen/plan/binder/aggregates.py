@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
+from kigen.language.app_text import span_of
 from kigen.language.errors import CqlError, CqlErrors
-from kigen.language.source import span_of
 from kigen.plan.binder.expressions.binding import AGGREGATES, check_scalar, place_of, resolve, typed
 from kigen.plan.binder.expressions.terms import Ref, Term, same
 from kigen.plan.binder.from_clause.joins import Base

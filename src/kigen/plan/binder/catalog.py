@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from kigen.language.app_text import Source, Span, span_of
 from kigen.language.declarations import QueryDecl, WindowDecl
 from kigen.language.errors import CqlError, CqlErrors, suggest
-from kigen.language.source import Source, Span, span_of
 from kigen.plan.binder.scope import Relation
 from kigen.plan.estimates import declared_rates
 from kigen.plan.logical import PlanNode, Query, Scan, SourceStream, Window, WindowKind

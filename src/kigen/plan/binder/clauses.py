@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from kigen.language.source import Span
+from kigen.language.app_text import Span
 from kigen.plan.binder.catalog import Catalog
 from kigen.plan.binder.expressions.binding import place_of
 

@@ -6,9 +6,9 @@ themselves are not looked at.
 
 from __future__ import annotations
 
+from kigen.language.app_text import Source
 from kigen.language.declarations import ConnectorDecl, OptionDecl
 from kigen.language.errors import CqlError, CqlErrors, near, suggest
-from kigen.language.source import Source
 from kigen.plan.connector_specs import ConnectorSpec, OptionKind, connector_named
 from kigen.plan.logical import Connector
 

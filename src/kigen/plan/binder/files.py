@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from kigen.language import CqlErrors, QueryDecl
+from kigen.language.app_text import Span
 from kigen.language.declarations import AppDecl, ConnectorDecl
-from kigen.language.source import Span
 from kigen.plan.logical import App
 from kigen.plan.paths import conflicts
 

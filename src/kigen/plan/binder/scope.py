@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from kigen.language.app_text import Source, Span, span_of
 from kigen.language.errors import CqlError, suggest
-from kigen.language.source import Source, Span, span_of
 from kigen.plan.logical import PlanNode
 from kigen.plan.types import Type
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from kigen.language.app_text import Span
 from kigen.language.errors import CqlError, CqlErrors
-from kigen.language.source import Span
 from kigen.plan.binder.aggregates import Grouping
 from kigen.plan.binder.catalog import Catalog
 from kigen.plan.binder.clauses import refuse_clauses

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kigen.language.app_text import Source
 from kigen.language.declarations import ConnectorDecl, ShedDecl, StreamDecl
 from kigen.language.errors import CqlError, CqlErrors, suggest
-from kigen.language.source import Source
 from kigen.plan.binder.catalog import type_named
 from kigen.plan.binder.connectors import bind_connector
 from kigen.plan.binder.expressions.binding import resolve, typed

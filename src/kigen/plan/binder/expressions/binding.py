@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
+from kigen.language.app_text import Source, Span, span_of
 from kigen.language.errors import CqlError, CqlErrors, near
-from kigen.language.source import Source, Span, span_of
 from kigen.plan.binder.expressions.allowed_functions import ALLOWED, OPERATORS
 from kigen.plan.binder.expressions.duckdb_types import Bound, DuckError, Types, describe, functions, kigen_type
 from kigen.plan.binder.expressions.terms import Place, Ref, Sql, Term

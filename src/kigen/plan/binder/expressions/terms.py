@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sqlglot.tokenizer_core import TokenType
 
-from kigen.language.source import Source, Span
+from kigen.language.app_text import Source, Span
 
 _OPERATORS = frozenset("<>=!~^@&|#*/%+-:?")
 

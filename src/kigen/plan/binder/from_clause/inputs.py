@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from kigen.language.app_text import Source, Span, span_of
 from kigen.language.errors import CqlError, CqlErrors
-from kigen.language.source import Source, Span, span_of
 from kigen.plan.binder.catalog import AlreadyReported, Catalog
 from kigen.plan.binder.expressions.binding import place_of, predicate, resolve
 from kigen.plan.binder.expressions.duckdb_types import Types
