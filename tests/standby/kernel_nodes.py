@@ -1,9 +1,8 @@
-"""Nodes as they are, but for Spark: queues in files, servers, relays and roles are real; what Spark would run the
-kernel runs in a thread.
+"""Runs nodes without Spark: queues in files, servers, relays and roles are real; the kernel runs in a thread.
 
 As with Spark, a batch is planned and written down before it runs, runs again after a kill with the same input, and is
-done when its sinks have it and its state is saved. A kill ends a node at any of these points; what follows is made from
-its files.
+done when its sinks have it and its state is saved. A kill ends a node at any of these points; the next process goes on
+from its files.
 """
 
 from __future__ import annotations
@@ -47,10 +46,10 @@ class Killed(Exception):
 
 
 class KernelRun:
-    """In place of `kigen.engine.run.Run`."""
+    """Takes the place of `kigen.engine.run.Run`."""
 
-    rng = Random(0)  # of all of them
-    given = 1 << 40  # so many rows of a source are there for now
+    rng = Random(0)  # shared by all runs
+    given = 1 << 40  # how many rows of a source are there for now
     kernel = threading.Lock()  # a process has one connection for expressions
 
     def __init__(self, app: App, options: RunOptions, links: Links | None = None) -> None:
@@ -96,9 +95,10 @@ class KernelRun:
 
     def _work(self) -> None:
         try:
-            self._runtimes = {task.name: TaskRuntime(task, self.app) for task in self._tasks}
-            for name, state in self.saved["states"].items():
-                self._runtimes[name].restore(state)
+            with self.kernel:
+                self._runtimes = {task.name: TaskRuntime(task, self.app) for task in self._tasks}
+                for name, state in self.saved["states"].items():
+                    self._runtimes[name].restore(state)
             for name, sink in self._links.sinks.items():
                 sink.open(self.saved["marks"].get(name))
             with Link(self._links.access.server, self._links.access.security) as link:
@@ -141,9 +141,11 @@ class KernelRun:
 
     def _commit(self, planned: dict[str, Any], marks: dict[str, Any], lines: Lines) -> None:
         told = {name: self.saved["lines"].get(name, []) + more for name, more in lines.items()}
+        with self.kernel:
+            states = {name: runtime.snapshot() for name, runtime in self._runtimes.items()}
         saved = {
             "places": planned["to"],
-            "states": {name: runtime.snapshot() for name, runtime in self._runtimes.items()},
+            "states": states,
             "marks": marks,
             "lines": {**self.saved["lines"], **told},
             "finished": sorted({*self.saved["finished"], *planned.get("finished", [])}),
@@ -158,7 +160,7 @@ class KernelRun:
         self._links.on_commit(off, off)
 
     def _next(self, link: Link, task: str, streams: tuple[str, ...]) -> dict[str, int]:
-        """Where the batch ends: anywhere up to what is there."""
+        """Chooses where the batch ends: anywhere up to what is there."""
         at = self.saved["places"].get(task, {})
         ends = {}
         for stream in streams:
@@ -202,7 +204,7 @@ class KernelRun:
 
 
 def table_of(app: App, stream: SourceStream) -> pa.Table:
-    """All that a synthetic stream gives."""
+    """Returns all rows that a synthetic stream gives."""
     source = open_source(stream, str(app.directory), True, None)
     assert isinstance(source, SyntheticSource)
     total = source.total()
@@ -211,7 +213,7 @@ def table_of(app: App, stream: SourceStream) -> pa.Table:
 
 
 def undisturbed(app: App) -> Lines:
-    """Each stream whole, in one place."""
+    """Returns the lines of an undisturbed run: each stream at once, in one process."""
     lines: Lines = {}
     for task in extract_tasks(app):
         inputs = {s: StreamInput([table_of(app, app.stream(s))], ended=True) for s in task.streams}
@@ -228,13 +230,12 @@ def bag(lines: Lines) -> dict[str, Counter[Any]]:
 
 
 class Cluster:
-    """All processes of an app, as `kigen up` keeps them; `kill` ends one at once, and it is started again a little
-    later."""
+    """Keeps all nodes of an app running, as `kigen up` does; `kill` ends one, which is started again a little later."""
 
     def __init__(
         self, parts: dict[str, NodePart], nodes: NodesFile, state: Path, own: Mapping[str, NodesFile] | None = None
     ) -> None:
-        """`own`: nodes files in which others have other addresses, by name of the replica."""
+        """`own`: the nodes file of a replica, if other nodes have other addresses for it."""
         self._parts, self._nodes, self._options, self._own = parts, nodes, NodeOptions(state), own or {}
         self._which = {
             (name if not i else f"{name}.{i}"): (name, i)
@@ -248,7 +249,7 @@ class Cluster:
         self.lines: Lines = {}
 
     def look(self) -> None:
-        """What `kigen up` and the nodes' own loops do now and then."""
+        """Does once what `kigen up` and the loops of the nodes do again and again."""
         for name, at in list(self._back_at.items()):
             if time.monotonic() >= at:
                 del self._back_at[name]

@@ -1,4 +1,4 @@
-"""The advisor keeps the limit, and among what keeps it takes the cheapest: checked against looking at every batch."""
+"""The advisor keeps the limit and takes the cheapest batch that does: checked against a look at every batch."""
 
 from __future__ import annotations
 

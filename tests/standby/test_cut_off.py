@@ -1,5 +1,4 @@
-"""A leader that is cut off from the node before it, while the other replica only has copies: the other takes over, and
-no line is lost."""
+"""A passive pair whose leader is cut off from its upstream node: the follower takes over, and no line is lost."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ def copies(cluster: Cluster, name: str) -> int:
 def test_the_one_that_is_cut_off_is_left_and_keeps_copies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Twice, so that the one that leads at first leads again, from a copy; then it is killed."""
+    """This happens twice, so that the first leader leads again, from a copy; then it is killed."""
     monkeypatch.setattr("kigen.engine.nodes.node_run.Run", KernelRun)
     monkeypatch.setattr(KernelRun, "rng", Random(1))
     monkeypatch.setattr(KernelRun, "given", 200)

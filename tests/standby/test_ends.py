@@ -1,5 +1,4 @@
-"""A node is gone while those who read from it come to their end: when it is back, it waits for nobody, and nobody for
-it."""
+"""A node is gone while its readers come to their end: when it is back, it waits for nobody, and nobody waits for it."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.timeout(900)
     "standby", ['standby = "upstream"', 'standby = "active"', 'standby = "passive"\nperiod = "300 ms"']
 )
 def test_up_is_gone_when_its_reader_ends(standby: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It keeps inputs until the pair's results are delivered, and the pair ends meanwhile."""
+    """The upstream node keeps inputs until the results of the pair are delivered, and the pair ends meanwhile."""
     monkeypatch.setattr("kigen.engine.nodes.node_run.Run", KernelRun)
     assert any(killed_in_time(tmp_path / str(seed), standby, seed, monkeypatch) for seed in range(1, 6)), (
         "the moment was always missed"
@@ -33,7 +32,7 @@ def test_up_is_gone_when_its_reader_ends(standby: str, tmp_path: Path, monkeypat
 
 
 def killed_in_time(folder: Path, standby: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether it was seen that all was sent, and not yet over."""
+    """Kills the upstream node when all was sent and the pair has not ended; returns whether that moment was seen."""
     monkeypatch.setattr(KernelRun, "rng", Random(seed))
     folder.mkdir()
     pair = Pair(folder, SELECTION, standby, 20)
@@ -75,7 +74,7 @@ def test_who_waits_for_nobody() -> None:
 
 
 def test_a_replica_that_is_not_at_work_yet_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reads from it turns to the other, if that one is at work."""
+    """Its readers turn to the other replica, if that one is at work."""
     monkeypatch.setattr("kigen.engine.nodes.node_run.Run", KernelRun)
     monkeypatch.setattr(KernelRun, "rng", Random(1))
     pair = Pair(tmp_path, SELECTION, 'standby = "active"', 20)

@@ -1,7 +1,7 @@
-"""Pairs of nodes without Spark, killed many times: the lines are those of the undisturbed run, whoever is killed when.
+"""Pairs of nodes without Spark that are killed many times: the lines are those of the undisturbed run.
 
-Whatever is hit is started again after a while: leaders mostly, whoever stands by, both at once, and the nodes around
-them.
+Kills hit leaders mostly, followers, both at once, and the nodes around them. A killed node is started again after a
+while.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.timeout(400),
     pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="minutes: make soak"),
 ]
-KILLS = 15  # at most, then it may come to its end
+KILLS = 15  # at most; then the run may come to its end
 
 
 def victims(cluster: Cluster, rng: Random) -> list[str]:
@@ -71,13 +71,13 @@ def test_all_operators(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("seed", "standby"), [(3, 'standby = "active"'), (4, 'standby = "lazy"\nbatch = 10'), (5, 'standby = "upstream"')]
 )
-def test_a_selection_with_holes(seed: int, standby: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_selection_with_gap_rows(seed: int, standby: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check(tmp_path, SELECTION, standby, seed, monkeypatch)
 
 
 @pytest.mark.parametrize(("seed", "queries"), [(6, ALL), (7, SELECTION), (8, ALL)])
 def test_copies(seed: int, queries: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other replica keeps copies only, made whenever a batch ends after half a second."""
+    """The follower keeps copies only; one is made whenever a batch ends after half a second."""
     check(tmp_path, queries, 'standby = "passive"\nperiod = "500 ms"\ncompress = "zlib"', seed, monkeypatch)
 
 

@@ -1,4 +1,4 @@
-"""Files that copies may take the place of: the newest counts, whatever moment a kill came at."""
+"""Folders of a passive replica: the newest counts, at whatever moment a kill came."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from kigen.engine.nodes.replica_folders import ReplicaFolders, has_replica_folde
 from kigen.links import LIST, copy_info
 
 
-def grown(lives: ReplicaFolders, text: str, whole: bool = True) -> Path:
-    part = lives.part()
+def grown(folders: ReplicaFolders, text: str, whole: bool = True) -> Path:
+    part = folders.part()
     (part / "a").mkdir()
     (part / "a/x").write_text(text, encoding="utf-8")
     if whole:
@@ -25,33 +25,35 @@ def names(folder: Path) -> list[str]:
 
 
 def test_copies_take_the_place_of_each_other_and_become_live(tmp_path: Path) -> None:
-    lives = ReplicaFolders(tmp_path)
-    assert lives.newest is None
+    folders = ReplicaFolders(tmp_path)
+    assert folders.newest is None
     assert not has_replica_folders(tmp_path)
-    assert lives.finish(grown(lives, "one"))
-    assert lives.finish(grown(lives, "three"))
+    assert folders.finish(grown(folders, "one"))
+    assert folders.finish(grown(folders, "three"))
     assert names(tmp_path) == ["copy.2"]
     assert has_replica_folders(tmp_path)
-    assert lives.copy == tmp_path / "copy.2"
-    live = lives.begin()
+    assert folders.copy == tmp_path / "copy.2"
+    live = folders.begin()
     assert names(tmp_path) == ["live.2"]
     assert (live / "a/x").read_text() == "three"
-    assert lives.copy is None, "its files change from now on: nothing may be taken over from them"
+    assert folders.copy is None, "its files change from now on: nothing may be taken over from them"
     (live / "a/x").write_text("more than before", encoding="utf-8")
     assert copy_info(live) is None
     assert copy_info(live, whole=False) == {"text": "three"}
-    assert not lives.finish(grown(lives, "late")), "a copy that comes late does not take the place of what is worked on"
+    assert not folders.finish(grown(folders, "late")), (
+        "a copy that comes late does not take the place of what is worked on"
+    )
     assert ReplicaFolders(tmp_path).newest == live, "a restart finds it"
-    lives.rest()
-    assert lives.finish(grown(lives, "four"))
+    folders.rest()
+    assert folders.finish(grown(folders, "four"))
     assert names(tmp_path) == ["copy.3"]
 
 
 def test_half_a_copy_is_none(tmp_path: Path) -> None:
-    lives = ReplicaFolders(tmp_path)
-    assert not lives.finish(grown(lives, "one", whole=False))
-    assert lives.finish(grown(lives, "one"))
-    grown(lives, "half", whole=False)
+    folders = ReplicaFolders(tmp_path)
+    assert not folders.finish(grown(folders, "one", whole=False))
+    assert folders.finish(grown(folders, "one"))
+    grown(folders, "half", whole=False)
     assert ReplicaFolders(tmp_path).newest == tmp_path / "copy.1"
     (tmp_path / "copy.1/a/x").write_text("", encoding="utf-8")
     assert ReplicaFolders(tmp_path).newest is None, "the disk lost it"
@@ -60,10 +62,10 @@ def test_half_a_copy_is_none(tmp_path: Path) -> None:
 
 
 def test_what_a_kill_left_beside_the_newest_goes(tmp_path: Path) -> None:
-    lives = ReplicaFolders(tmp_path)
-    assert lives.begin().name == "live.1"
-    lives.rest()
-    assert lives.finish(grown(lives, "one"))
+    folders = ReplicaFolders(tmp_path)
+    assert folders.begin().name == "live.1"
+    folders.rest()
+    assert folders.finish(grown(folders, "one"))
     (tmp_path / "live.1").mkdir()  # killed before it was removed
     assert ReplicaFolders(tmp_path).newest == tmp_path / "copy.2"
     assert names(tmp_path) == ["copy.2"]

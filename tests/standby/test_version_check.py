@@ -1,4 +1,4 @@
-"""Two replicas compare what they run when they meet: the one that comes later is refused, with what to do."""
+"""Two replicas compare their software: the one that starts later is refused, with what to do."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Apps whose work is done by a node with a standby, on real processes: streams are born on `up`, `mid` works, results
-are wanted on `down`.
+"""Apps on real processes: streams are born on `up`, `mid` has a standby and works, results are wanted on `down`.
 
-What the undisturbed run gives is computed by `kigen run --drain` of the same app, its streams beginning when they
-really began.
+The expected lines come from `kigen run --drain` of the same app, whose streams begin when they really began.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ ENOUGH_S = 20.0  # of what is still to come, for something to happen in it
 
 
 class Watched(Up):
-    """Asks the nodes from this process: quick enough to find short moments."""
+    """Asks the nodes from this process, quickly enough to find short moments."""
 
     def status(self) -> dict[str, Any]:
         nodes = load_nodes(self.nodes)
@@ -68,7 +66,7 @@ class Watched(Up):
 
 
 class Pair:
-    """One app in a folder of its own."""
+    """An app in a folder of its own."""
 
     def __init__(self, folder: Path, queries: str, standby: str, seconds: int, rate: int = 25, seed: int = 7) -> None:
         self._folder, self._queries = folder, queries
@@ -95,20 +93,20 @@ class Pair:
 
     @property
     def started(self) -> datetime:
-        """When the streams began: it stands in the offsets of their node's Spark."""
+        """Reads when the streams began from the offsets of their node's Spark."""
         newest = max((self.state / "up/checkpoint/spark/offsets").glob("[0-9]*"), key=lambda path: int(path.name))
         found = [json.loads(line) for line in newest.read_text(encoding="utf-8").splitlines() if "started_us" in line]
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=found[0]["started_us"])
 
     @property
     def left_s(self) -> float:
-        """How long tuples will still come."""
+        """Returns for how long tuples will still come."""
         if not any((self.state / "up/checkpoint/spark/offsets").glob("[0-9]*")):
             return float(self._given["seconds"])  # they have not begun
         return self._given["seconds"] - (datetime.now(UTC) - self.started).total_seconds()
 
     def check(self) -> None:
-        """The lines are those of the undisturbed run."""
+        """Checks that the lines are those of the undisturbed run."""
         whole = self._folder / "whole.cql"
         whole.write_text(self._text(f", start = '{self.started:%Y-%m-%dT%H:%M:%S.%fZ}'"), encoding="utf-8")
         drained(whole, self._folder / "whole")
@@ -120,12 +118,12 @@ class Pair:
 
 
 def role(told: dict[str, Any], wanted: str) -> str | None:
-    """Which of the two has that role."""
+    """Names the replica that has this role."""
     return next((name for name in ("mid", "mid.1") if told[name]["role"] == wanted), None)
 
 
 def steady(told: dict[str, Any]) -> bool:
-    """One leads, the other stands by, both at work, results coming from the one that leads."""
+    """Whether one leads and the other stands by, both are at work, and results come from the leader."""
     leader, other = role(told, "leads"), role(told, "stands by")
     return leader is not None and other is not None and all(about["state"] == "running" for about in told.values())
 
@@ -141,8 +139,7 @@ def after(least: int) -> Callable[[dict[str, Any]], bool]:
 def kill_leaders(
     pair: Pair, up: Up, most: int, rng: random.Random, ready: Callable[[dict[str, Any]], bool] = steady
 ) -> int:
-    """Again and again, at random moments, as long as there is time: the one that leads, as soon as the other can follow
-    it (`ready`)."""
+    """Kills the leader again and again at random moments, as long as there is time and the follower is `ready`."""
     kills, seen = 0, 0
     while kills < most:
         told = up.until(

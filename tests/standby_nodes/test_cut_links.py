@@ -1,8 +1,7 @@
-"""Links of real nodes are cut, and whoever stands by is put to sleep: results go on, and the lines are those of the
-undisturbed run.
+"""Links of real nodes are cut, and the follower is put to sleep: the lines are those of the undisturbed run.
 
-Nodes are started one by one, as on several machines; each has a nodes file of its own, in which the others' addresses
-lead through proxies.
+Nodes are started one by one, as on several machines. Each has a nodes file of its own, in which the addresses of the
+others lead through proxies.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ PAIR = ("mid", "mid.1")
 
 
 class Apart:
-    """The nodes of a pair's app, each started on its own. `links[a, b]` carries what a reads from b."""
+    """Starts each node of an app on its own. `links[a, b]` carries what a reads from b."""
 
     def __init__(self, pair: Pair) -> None:
         self._pair, self._nodes = pair, load_nodes(pair.app.with_name("nodes.toml"))
@@ -113,16 +112,16 @@ def test_links_are_cut_and_a_standby_sleeps(tmp_path: Path) -> None:
         assert first is not None
         assert other is not None
 
-        nodes.links["down", first].cut()  # it is alive, and cannot be reached by its reader
+        nodes.links["down", first].cut()  # it is alive, and its reader cannot reach it
         told = nodes.until(led_by(other, lines(told)), "results of the other")
         nodes.links["down", first].heal()
 
-        nodes.links[other, "up"].silent = True  # it is reached, and cannot reach what it reads
+        nodes.links[other, "up"].silent = True  # its reader reaches it, and it cannot reach its upstream node
         told = nodes.until(led_by(first, lines(told) + 20), "results of the first again")
         nodes.links[other, "up"].heal()
 
         before = switches(told)
-        nodes.processes[other].send_signal(signal.SIGSTOP)  # a slow secondary
+        nodes.processes[other].send_signal(signal.SIGSTOP)  # a slow follower
         asleep = lines(told)
         time.sleep(8)
         nodes.processes[other].send_signal(signal.SIGCONT)

@@ -1,5 +1,5 @@
-"""The leader's disk is full for a while: its standby takes over, and it stands by again once there is room. Lines as
-without trouble."""
+"""The leader's disk is full for a while: the follower takes over, and the leader stands by once there is room. The lines
+are those of the undisturbed run."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A pair of which one only keeps copies: the leader is killed, killed again, put to sleep: the lines are those of the
-undisturbed run.
+"""The leader of a passive pair is killed twice and put to sleep: the lines are those of the undisturbed run.
 
 cars, alarms -> up ---- mid ---- down
                           |
@@ -27,7 +26,7 @@ PASSIVE = 'standby = "passive"\nperiod = "2 s"\ncompress = "zlib"'
 
 
 def copied(told: dict[str, Any]) -> bool:
-    """One leads, the other has a copy that is not old."""
+    """Whether one leads and the other has a copy that is not old."""
     leader, other = role(told, "leads"), role(told, "copies")
     if leader is None or other is None or told[leader]["state"] != "running":
         return False

@@ -1,4 +1,4 @@
-"""Two neighbouring nodes with a standby each, their leaders killed at once: the lines are those of the undisturbed run.
+"""The leaders of two neighbouring pairs are killed at once: the lines are those of the undisturbed run.
 
 cars -> up ---- mid ----------- late ---- down
           \\--- mid.1 --/ \\-- late.1 --/

@@ -1,4 +1,4 @@
-"""Who must get every input, who reads by which name, and which batch `auto` chooses: without processes."""
+"""Which followers need every input, who reads under which name, and which batch `auto` chooses: without processes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ELSEWHERE = "CREATE QUERY all_cars AS SELECT id FROM cars [RANGE 2 SECONDS];\n"
     [
         (SELECTION, True),
         (SELECTION.replace("RANGE 2 SECONDS", "NOW"), True),
-        (SELECTION.replace("RANGE 2 SECONDS", "ROWS 5"), False),  # who dies when depends on those before
+        (SELECTION.replace("RANGE 2 SECONDS", "ROWS 5"), False),  # a death depends on the tuples before
         (SELECTION.replace("RANGE 2 SECONDS", "RANGE 2 SECONDS SLIDE 1 SECONDS"), False),
         ("CREATE QUERY n AS SELECT COUNT(*) AS n FROM cars [RANGE 2 SECONDS];", False),
         ("CREATE QUERY d AS SELECT DISTINCT road FROM cars [RANGE 2 SECONDS];", False),
@@ -61,7 +61,7 @@ def test_a_standby_gets_every_input_unless_the_node_has_no_memory(
 
 
 @pytest.mark.parametrize("queries", [SELECTION, ALL])
-def test_with_copies_inputs_are_kept_for_both_and_let_go_by_hand(queries: str, tmp_path: Path) -> None:
+def test_with_copies_inputs_are_kept_for_both_until_a_copy_is_confirmed(queries: str, tmp_path: Path) -> None:
     nodes, parts = parts_of(Pair(tmp_path, queries, 'standby = "passive"\nrecovery = "precise"', 30))
     for stream in parts["mid"].received:
         assert readers_of(parts["up"], stream, parts, nodes) == (["mid", "mid.1"], ["mid", "mid.1"])
@@ -76,7 +76,7 @@ ROW = '[[links]]\nbetween = ["up", "mid"]\n[[links]]\nbetween = ["mid", "down"]\
 
 @pytest.mark.parametrize("links", ["", ROW])
 def test_another_reader_of_the_stream_needs_it_kept_at_its_own_pace(links: str, tmp_path: Path) -> None:
-    """Then what is let go is not decided by the pair's acks alone, or rows are handed on that have to keep their
+    """Then the acks of the pair do not decide alone what is trimmed, or rows are handed on that must keep their
     offsets."""
     pair = Pair(tmp_path, SELECTION + ELSEWHERE, 'standby = "lazy"', 30)
     nodes_file = pair.app.with_name("nodes.toml")
@@ -98,7 +98,7 @@ def test_another_reader_of_the_stream_needs_it_kept_at_its_own_pace(links: str, 
     [("", True), ('standby = "passive"', True), ('standby = "lazy"', False), ('standby = "upstream"', False)],
 )
 def test_behind_a_pair_that_leaves_inputs_out_a_pair_gets_all(before: str, leaves_out: bool, tmp_path: Path) -> None:
-    """Who of the first pair has not seen inputs cannot say how many results the second made of theirs."""
+    """A replica of the first pair that has not seen inputs cannot say how many results the second pair made of them."""
     pair = Pair(tmp_path, "CREATE QUERY fast AS SELECT id FROM cars [RANGE 2 SECONDS] WHERE speed > 50;", "", 30)
     text = '[nodes.up]\n[nodes.mid]\n%s\n[nodes.late]\nstandby = "%s"\n[nodes.down]\n[streams.cars]\nborn = "up"\n'
     text += '[streams.alarms]\nborn = "up"\n'

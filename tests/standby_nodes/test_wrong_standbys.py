@@ -1,4 +1,4 @@
-"""Standbys that cannot be are refused before anything runs, with what to write instead."""
+"""Standbys that cannot work are refused before anything runs, with what to write instead."""
 
 from __future__ import annotations
 
