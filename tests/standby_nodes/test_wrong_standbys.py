@@ -47,6 +47,8 @@ def refused(pair: Pair, *changes: tuple[str, str]) -> str:
         ),
         ("batches", ('standby = "lazy"', 'standby = "passive"\nbatch = 25'), "write period = '10 s' instead"),
         ("often", ('standby = "lazy"', 'standby = "passive"\nperiod = "1 ms"'), "write a time of 100 ms or more"),
+        ("weaker", ('standby = "lazy"', 'standby = "lazy"\nrecovery = "rollback"'), "write recovery = 'precise'"),
+        ("weakest", ('standby = "lazy"', 'standby = "lazy"\nrecovery = "gap"'), "Kigen recovers precisely"),
         ("untimed", ('standby = "lazy"', 'standby = "passive"\nperiod = 5'), "write a time with its unit"),
     ],
 )
