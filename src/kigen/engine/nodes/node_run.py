@@ -20,17 +20,17 @@ import pyarrow as pa
 
 from kigen.durable import POWER
 from kigen.engine.nodes.node_options import NodeOptions, reader_token, replicated, security_of
+from kigen.engine.nodes.node_queues import SELF, is_delivered, is_ended, open_queues
 from kigen.engine.nodes.node_status import queries_status, queues_status, relays_status
-from kigen.engine.nodes.standby_rules import kind_of, readers_of
+from kigen.engine.nodes.standby_rules import kind_of
 from kigen.engine.nodes.version_check import require_same_software_there
 from kigen.engine.options import RunOptions
 from kigen.engine.preparation import Links, warn_of_slow_disk
 from kigen.engine.run import Run
-from kigen.lifetimes.exchange.sent import gap_row, queue_schema, watermark_places
+from kigen.lifetimes.exchange.sent import gap_row, watermark_places
 from kigen.links import NEIGHBOUR, STATUS, LinkServer, Relay, Watch
 from kigen.placement.cutting import NodePart
 from kigen.placement.nodes_file.entries import NodesFile
-from kigen.queue import ENDED, Queue, QueueSettings
 from kigen.replicas.lead_tracking import LeadTracking
 from kigen.replicas.replica_names import node_of, replica_name
 from kigen.replicas.roles import LEADS, STANDS_BY
@@ -38,19 +38,8 @@ from kigen.replicas.standby_kind import Acks, StandbyKind
 from kigen.spark.links.link_sink import LinkSink
 from kigen.spark.links.link_source import Access
 
-SELF = "spark"  # this node's own run, as a reader of its queues
-QUEUES, CHECKPOINT = "queues", "checkpoint"  # below a node's folder
+CHECKPOINT = "checkpoint"  # below a node's folder
 DELIVERING = "delivering"  # the node's own work is done
-
-
-def open_queue(part: NodePart, name: str, folder: Path, durability: str) -> Queue:
-    sent = part.plans[name]
-    fsync = "always" if durability == POWER else "never"
-    return Queue(
-        name,
-        queue_schema(sent.plan.schema, sent.is_stream),
-        QueueSettings(folder=folder / QUEUES, durable=True, fsync=fsync),
-    )
 
 
 @dataclass(frozen=True)
@@ -84,7 +73,7 @@ class NodeRun:
         self.run: Run | None = None
         self._silence_s, self._relays = entry.silence_us / 1e6, dict[str, Relay]()
         self._state, self._began = "starting", time.time()
-        self.queues = {stream: self._queue(stream, parts, nodes) for stream in part.plans}
+        self.queues = open_queues(parts, name, nodes, self._folder, entry.durability)
         kind = kind_of(parts, name, nodes)
         self._acks, self._led_at, self._worked_off = kind.acks, time.monotonic(), dict[str, int]()
         self._leading = LeadTracking(kind, not self.paired or host is not None)
@@ -112,15 +101,6 @@ class NodeRun:
             self.run = Run(app, RunOptions(checkpoint=checkpoint, **chosen), links)
         elif self._durability == POWER:
             warn_of_slow_disk(self._folder)
-
-    def _queue(self, name: str, parts: Mapping[str, NodePart], nodes: NodesFile) -> Queue:
-        queue = open_queue(self.part, name, self._folder, self._durability)
-        readers, required = readers_of(self.part, name, parts, nodes)
-        own = [SELF] if name in self.part.used else []
-        for reader in readers + own:
-            queue.open_reader(reader)
-        queue.require(required + own)
-        return queue
 
     def _relay(self, stream: str, nodes: NodesFile, kind: StandbyKind) -> Relay:
         before, sent = nodes.entry(self.part.received[stream]), self.part.plans[stream]
@@ -242,8 +222,9 @@ class NodeRun:
             return False  # stopped, or failed: `stop` raises the cause
         for name in self.part.used:
             self.queues[name].ack(SELF, self.queues[name].status()["end"])
-        self._state = "relaying" if self.run is None and not self._ended else DELIVERING
-        if any(not _delivered(queue) for queue in self.queues.values()):
+        ended = all(is_ended(queue) for queue in self.queues.values())
+        self._state = "relaying" if self.run is None and not ended else DELIVERING
+        if any(not is_delivered(queue) for queue in self.queues.values()):
             return True
         if self.paired:
             for relay in self._relays.values():
@@ -257,13 +238,8 @@ class NodeRun:
                 raise relay.error
 
     @property
-    def _ended(self) -> bool:
-        """Whether all that will ever come is here."""
-        return all(queue.status()["progress_us"] == ENDED for queue in self.queues.values())
-
-    @property
     def finished(self) -> bool:
-        return (self.run is None or self.run.finished) and all(_delivered(queue) for queue in self.queues.values())
+        return (self.run is None or self.run.finished) and all(is_delivered(queue) for queue in self.queues.values())
 
     def about(self) -> dict[str, Any]:
         """Describes the node for `kigen status`."""
@@ -296,8 +272,3 @@ class NodeRun:
                 self._server.close()
             for queue in self.queues.values():
                 queue.close()
-
-
-def _delivered(queue: Queue) -> bool:
-    status = queue.status()
-    return bool(status["progress_us"] == ENDED and status["kept_tuples"] == 0)

@@ -15,19 +15,19 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from kigen.durable import POWER
+from kigen.engine.nodes.copy_contents import fill_copy, position_at_start, position_of
 from kigen.engine.nodes.copy_fetcher import CopyFetcher
 from kigen.engine.nodes.node_options import NodeOptions, reader_token, replicated, security_of
-from kigen.engine.nodes.node_run import CHECKPOINT, QUEUES, NodeRun, PassiveHost, open_queue
+from kigen.engine.nodes.node_run import NodeRun, PassiveHost
 from kigen.engine.nodes.replica_folders import GIVEN, ReplicaFolders
 from kigen.engine.nodes.standby_rules import kind_of
 from kigen.engine.nodes.version_check import require_same_software_there
 from kigen.engine.options import RunOptions
 from kigen.engine.preparation import warm
-from kigen.links import REPLICA, STATUS, LinkServer, OfferedCopies, copy_info, link_tree
+from kigen.links import REPLICA, STATUS, LinkServer, OfferedCopies, copy_info
 from kigen.placement.cutting import NodePart
 from kigen.placement.nodes_file.entries import NodesFile
 from kigen.queue import QueueError, UnknownCopy
@@ -37,7 +37,6 @@ from kigen.replicas.roles import COPIES, DONE, LEADS
 from kigen.spark.links.link_source import Access
 
 _log = logging.getLogger(__name__)
-_LEFT_OUT = frozenset({"owner.json", "owner.lock", "spool"})  # of one process only
 _LINGER_S = 2.0  # for the other replica to notice that everything is delivered
 
 
@@ -64,7 +63,7 @@ class PassiveNode:
         self._kind = kind_of(parts, name, nodes)
         self._election = PassiveElection(replica, entry.silence_us / 1e6, up_at_s=time.monotonic())
         self._state, self._spark = "starting", None
-        self._position = self._position_at_start()
+        self._position = position_at_start(self.part, self._folders, entry.durability)
         self._began = time.time()
         self._done_at: float | None = None
         self._access = Access(
@@ -234,7 +233,7 @@ class PassiveNode:
         self._state = "stopping its query"
         leading, self._leading = self._leading, None
         if leading is not None:
-            self._position = self._position_of(leading.queues)
+            self._position = position_of(self.part, leading.queues)
             leading.stop()
         self._folders.rest()
         self._server.asked.clear()
@@ -246,26 +245,12 @@ class PassiveNode:
         them."""
         if not self._copies.due:
             return
+        live = self._folders.newest
+        assert live is not None
         try:
-            self._copies.make(lambda folder: self._fill(run, folder))
-        except (
-            OSError,
-            QueueError,
-        ) as error:  # such as a full disk: the copy before stays, and inputs are kept meanwhile
+            self._copies.make(lambda folder: fill_copy(self.part, live, run.queues, folder))
+        except (OSError, QueueError) as error:  # such as a full disk: the copy before stays, and inputs are kept
             _log.warning("no copy was made: %s", error)
-
-    def _fill(self, run: NodeRun, folder: Path) -> dict[str, Any]:
-        assert self._folders.newest is not None
-        checkpoint = self._folders.newest / CHECKPOINT
-        if checkpoint.exists():
-            link_tree(checkpoint, folder / CHECKPOINT, _LEFT_OUT)
-        starts, needs = {}, {}
-        for name, queue in run.queues.items():
-            received = name in self.part.received
-            start, _ = queue.save(folder / QUEUES / name, rows=not received)
-            if received:
-                starts[name], needs[name] = start, int(queue.status()["end"])
-        return {"starts": starts, "needs": needs, "position": self._position_of(run.queues)}
 
     @property
     def _cut_off_from(self) -> list[str]:
@@ -276,28 +261,6 @@ class PassiveNode:
     def _files_position(self) -> int:
         copied = self._fetcher.position
         return self._position if copied is None else copied
-
-    def _position_of(self, queues: Mapping[str, Any]) -> int:
-        """Measures how far files are: rows given, and rows received that nobody needs any more."""
-        found = {name: queue.status() for name, queue in queues.items()}
-        return sum(int(status["start" if name in self.part.received else "end"]) for name, status in found.items())
-
-    def _position_at_start(self) -> int:
-        folder = self._folders.newest
-        if folder is None:
-            return 0
-        if self._folders.copy is not None:
-            return int((copy_info(folder) or {}).get("position", 0))
-        queues = {
-            name: open_queue(self.part, name, folder, self._entry.durability)
-            for name in self.part.plans
-            if (folder / QUEUES / name).exists()
-        }
-        try:
-            return self._position_of(queues)
-        finally:
-            for queue in queues.values():
-                queue.close()
 
 
 _ANNOUNCED = {LEADS: "leads", COPIES: "keeps copies", DONE: "ends"}
