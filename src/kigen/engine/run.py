@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.02
 _ROTATE_EVERY_S = 5.0  # how often the size of Spark's log is checked
+_STARTING_S = 120.0  # for Spark to ask for the first batch
 _CLOSING_S = 120.0  # for the last rows, after duration_s
 _USER_ERRORS = (InputError, EvaluationError, MemoryLimitReached, OSError, DamagedFile, QueueError)
 
@@ -68,7 +69,7 @@ class Run:
         self._spark: SparkSession | None = None
         self._began = self._rotated = time.monotonic()
         self._result: RunResult | None = None
-        self._closing = False
+        self._flowing = self._closing = False
         self.notify: Callable[[str], None] = logging.getLogger("kigen").warning
         self._monitor = WorkerMonitor(str(self._scratch), str(options.memory), lambda text: self.notify(text))
         self._progress_thread: ProgressThread | None = None
@@ -155,14 +156,23 @@ class Run:
         if self._pipeline is None or not self._pipeline.active or (self.finished and not self.options.drain):
             return False
         limit = self.options.duration_s
-        if limit is None or time.monotonic() - self._began < limit:
+        if limit is None or self._flowed_s() < limit:
             return True
         if self.options.checkpoint is not None or self.options.drain:
             return False  # the next run on the checkpoint continues from here
         if not self._closing:  # no run continues from here: end the streams, so that the last rows come out
             self._closing = True
             self._sink.scratch.close_streams()
-        return time.monotonic() - self._began < limit + _CLOSING_S
+        return self._flowed_s() < limit + _CLOSING_S
+
+    def _flowed_s(self) -> float:
+        """Returns how long the streams have flowed. Spark needs seconds before it asks for the first batch."""
+        now = time.monotonic()
+        if not self._flowing:
+            if not self._sink.scratch.reading and now - self._began < _STARTING_S:
+                return 0.0
+            self._flowing, self._began = True, now
+        return now - self._began
 
     def await_end(self, timeout_s: float | None = None) -> bool:
         """Waits until the run has ended by itself; returns False if `timeout_s` is over first.

@@ -35,6 +35,7 @@ class Scratch:
         self._policy = Path(directory) / "policy"
         self._error = Path(directory) / "error"
         self._closing = Path(directory) / "closing"
+        self._reading = Path(directory) / "reading"
         self._seen = (-1, Committed())  # modification time of the file, its content
 
     def set_committed(self, committed: Committed) -> None:
@@ -68,6 +69,14 @@ class Scratch:
     @property
     def closing(self) -> bool:
         return self._closing.exists()
+
+    def start_reading(self) -> None:
+        """Reports from the reader to the command that Spark has asked for the first batch: the streams flow."""
+        self._reading.touch()
+
+    @property
+    def reading(self) -> bool:
+        return self._reading.exists()
 
     @contextmanager
     def recording_errors(self) -> Iterator[None]:

@@ -40,6 +40,7 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
         self._sources: dict[str, Source] | None = None
         self._scheduling: Scheduling | None = None
         self._reported_us = 0
+        self._reading = False
         self._scratch = Scratch(spec.scratch)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -60,6 +61,9 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
             return self._rows(before, after), start if after is before else after.to_json()
 
     def _admit(self, start: Offset) -> Offset:
+        if not self._reading:
+            self._scratch.start_reading()
+            self._reading = True
         now_us, closing = _now_us(), self._scratch.closing
         sources = self._open(start.started_us)
         logs = {name: source for name, source in sources.items() if not source.live}
