@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(1800)
 SECONDS, KILLS = (300, 10) if "KIGEN_SOAK" in os.environ else (130, 4)
 
 
-def test_all_operators_whoever_is_killed(tmp_path: Path) -> None:
+def test_all_operators_whichever_replica_is_killed(tmp_path: Path) -> None:
     """Kills four times, in the soak ten times, if Spark starts as often while tuples come; the last time both."""
     seed = int(os.environ.get("KIGEN_SEED", time.time_ns() % 1_000_000))
     pair = Pair(tmp_path, ALL, 'standby = "lazy"\nbatch = 25\ncompress = "zlib"', SECONDS)
@@ -38,7 +38,7 @@ def test_all_operators_whoever_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="several Sparks for minutes: make soak")
-def test_a_selection_with_holes_asleep_and_killed(tmp_path: Path) -> None:
+def test_a_selection_with_gap_rows_asleep_and_killed(tmp_path: Path) -> None:
     """Most inputs are acknowledged before a batch is full, and never sent to the follower."""
     pair = Pair(tmp_path, SELECTION, 'standby = "lazy"\nbatch = 200\nsilence = "2 s"', 110, rate=60)
     with pair.up() as up:

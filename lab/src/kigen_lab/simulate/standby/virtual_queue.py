@@ -109,7 +109,7 @@ class VirtualQueue:
         if first is None:
             return None
         rows = self.rows[first - start :]
-        whole = len(rows) if self.ended or batch is None else len(rows) // batch * batch
+        whole = len(rows) if batch is None or self.ended else len(rows) // batch * batch
         return first, rows[:whole]
 
     def copy(self) -> VirtualQueue:
