@@ -6,13 +6,14 @@ Spark itself fails. Cost: 3-4 s once per process, or 5-8 s without a class archi
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext, accumulators
@@ -63,6 +64,14 @@ class SparkUnavailable(RuntimeError):
     """Spark could not be started. Ends the run with exit code 1."""
 
 
+def _close_gateway() -> None:
+    """Ends the threads of a JVM that Kigen launched. While they live, DuckDB reports leaks when the process ends."""
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        with suppress(Exception):  # the JVM may be gone
+            gateway.shutdown()
+
+
 def start_session(master: str | None = None, name: str = "kigen", archive: Path | None = None) -> SparkSession:
     """Starts a session on `master` (default `local[*]`). Raises SparkUnavailable.
 
@@ -96,6 +105,7 @@ def start_session(master: str | None = None, name: str = "kigen", archive: Path 
         conf.set(key, value)
     if SparkContext._gateway is None:
         _launch(conf, home)
+        atexit.register(_close_gateway)
     if not master.startswith("local"):
         # Only after the JVM has started: other users can see its command line.
         for key, value in _cluster_secret().items():
