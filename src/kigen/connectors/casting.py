@@ -41,10 +41,13 @@ def without_zone(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([chunk.view(pa.timestamp("us")) for chunk in column.chunks], pa.timestamp("us"))
 
 
-def with_ts(columns: list[pa.ChunkedArray], schema: Schema, timestamp: int) -> pa.Table:
-    """Builds the table of `Rows`: c0, c1, ... and `_ts`."""
-    chunks = [chunk.view(pa.int64()) for chunk in columns[timestamp].chunks]
+def with_ts(columns: list[pa.ChunkedArray], schema: Schema, timestamp: int | None) -> pa.Table:
+    """Builds the table of `Rows`: c0, c1, ... and `_ts`. Without a timestamp column there is no `_ts` yet: the tuple's
+    arrival will be its timestamp."""
     names = [f"c{i}" for i in range(len(schema))]
+    if timestamp is None:
+        return pa.table(columns, names=names)
+    chunks = [chunk.view(pa.int64()) for chunk in columns[timestamp].chunks]
     return pa.table([*columns, pa.chunked_array(chunks, pa.int64())], names=[*names, "_ts"])
 
 

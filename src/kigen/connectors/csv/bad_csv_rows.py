@@ -24,7 +24,7 @@ from kigen.plan.logical import SourceStream
 def parse_by_text(
     span: Span,
     stream: SourceStream,
-    timestamp: int,
+    timestamp: int | None,
     file: str,
     width: int,
     places: tuple[int, ...],

@@ -33,7 +33,7 @@ class _Twice(ValueError):
     """A key appears twice in an object."""
 
 
-def parse_by_line(span: Span, stream: SourceStream, timestamp: int, file: str, ahead: Ahead = NO_LIMIT) -> Rows:
+def parse_by_line(span: Span, stream: SourceStream, timestamp: int | None, file: str, ahead: Ahead = NO_LIMIT) -> Rows:
     bad = BadRows(file, stream.on_error_skip)
     found: list[list[Any]] = [[] for _ in stream.schema]
     numbers: list[int] = []
@@ -63,9 +63,10 @@ def parse_by_line(span: Span, stream: SourceStream, timestamp: int, file: str, a
                 )
             found[index].append(entry)
     columns = [_column(found[i], i, stream, numbers, bad) for i in range(len(stream.schema))]
-    for at in ahead.beyond(columns[timestamp]).tolist():
-        number = numbers[at]
-        bad.add(number, number, timestamp, stream.schema[timestamp].name, ahead.message(str(found[timestamp][at])))
+    if timestamp is not None:
+        for at in ahead.beyond(columns[timestamp]).tolist():
+            number = numbers[at]
+            bad.add(number, number, timestamp, stream.schema[timestamp].name, ahead.message(str(found[timestamp][at])))
     skipped, errors = bad.settle()
     keep = pa.array([number not in bad for number in numbers], pa.bool_())
     return Rows(
