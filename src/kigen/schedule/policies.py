@@ -32,7 +32,8 @@ class PolicySettings:
     reading: str = DEFAULT_SDMR_READING  # which SDMR the adaptivity controller uses
     window_us: float = 1_000_000.0  # window of the SDMR monitor
     rule: str = "edf"  # priority of the paper's policies: edf, muf, or fifo (oldest first, ignoring deadlines)
-    fixed_us: float = 200_000.0  # first guess of a batch's fixed cost
+    fixed_us: float = 200_000.0  # first guess of a batch's fixed cost; rounds inside an epoch: about 2,000
+    task_us: float | None = None  # first guess of what a task costs a batch; None: half of `fixed_us`, at most 1 ms
     doubt: float = 3.0  # relative error that the first guesses of tuple costs may have
     learning: bool = True  # the cost model learns from measurements
     overload: str = "product"  # what pack prefers in overload
@@ -53,7 +54,7 @@ def make_policy(name: str, tasks: Sequence[ScheduledTask], settings: PolicySetti
         raise PolicyError(f"phi must be above 0, got {settings.phi_us} us: write the length of a slot, such as 100ms")
     if not settings.may_drop:
         tasks = [replace(task, firm=False) for task in tasks]
-    costs = CostModel(tasks, settings.fixed_us, settings.learning, settings.doubt)
+    costs = CostModel(tasks, settings.fixed_us, settings.learning, settings.doubt, settings.task_us)
     if name == "all":
         return AdmitAll(name, tasks, costs, settings.phi_us)
     if name == "fifo":

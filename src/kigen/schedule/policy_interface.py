@@ -56,6 +56,7 @@ class Completion:
     elapsed_us: float
     admitted: Sequence[Grant]
     missed: int = 0  # admitted tuples whose results came after their deadline
+    task_elapsed_us: Sequence[float] | None = None  # per grant: what the worker spent on that task; None: not measured
 
 
 class Policy(ABC):
@@ -91,6 +92,23 @@ class Policy(ABC):
     @abstractmethod
     def pending(self, task: int) -> int:
         """Returns how many tuples of the task wait."""
+
+    def can_pause(self, now_us: float, pause_us: float) -> bool:
+        """Returns whether a pause of that length, such as the gap between two epochs, makes no waiting tuple late.
+
+        Tuples that would be late without the pause do not count. A driver that needs the pause must limit how often it
+        asks: in overload the answer may be no for long.
+        """
+        due_us, done_us = self.outlook(now_us)
+        return not bool(((done_us <= due_us) & (due_us < done_us + pause_us)).any())
+
+    def outlook(self, now_us: float) -> tuple[Floats, Floats]:
+        """Returns, for groups of waiting tuples with a deadline, when they are due and when they will be done.
+
+        By default nothing is known but what waits, so that any waiting tuple with a deadline forbids a pause.
+        """
+        waiting = [t for t, task in enumerate(self.tasks) if task.deadline_us is not None and self.pending(t)]
+        return np.full(len(waiting), now_us), np.full(len(waiting), now_us)
 
     def report(self) -> dict[str, Any]:
         """Returns what the policy has learnt, for users to read."""

@@ -9,6 +9,7 @@ arrival, O(1) per batch taken.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -56,6 +57,10 @@ class BasicBatchManager:
     def head_deadline_us(self, task: int) -> float | None:
         queue = self._queues[task]
         return queue[0].deadline_us if queue else None
+
+    def queue(self, task: int) -> Iterable[BasicBatch]:
+        """Returns the waiting batches of a task, oldest first."""
+        return self._queues[task]
 
     def take(self, task: int, batches: int) -> list[BasicBatch]:
         """Takes the oldest `batches` basic batches, or as many as there are."""

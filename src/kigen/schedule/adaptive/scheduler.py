@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from kigen.schedule.adaptive.adaptivity_controller import AdaptivityController
 from kigen.schedule.adaptive.basic_batch_manager import BasicBatch, BasicBatchManager
 from kigen.schedule.adaptive.basic_task_collector import BasicTaskCollector
@@ -19,7 +21,7 @@ from kigen.schedule.adaptive.overdue_controller import OverdueController
 from kigen.schedule.adaptive.priority_manager import PriorityManager
 from kigen.schedule.adaptive.sdmr_monitor import SdmrMonitor
 from kigen.schedule.cost_model import CostModel
-from kigen.schedule.policy_interface import Completion, Decision, Grant, Policy, ScheduledTask
+from kigen.schedule.policy_interface import Completion, Decision, Floats, Grant, Policy, ScheduledTask
 
 WELL_SPENT = 6.0  # a batch with this many fixed costs of work is never too long
 LOST = 0.25  # if more than this share is missed, cutting batches does not help
@@ -112,9 +114,21 @@ class BatchScheduler(Policy):
         for _, count in done.admitted:
             decided += count
         self.monitor.executed(done.finished_us, decided, done.missed + self._dropped_now, self._dropped_now)
-        self.costs.observe(done.admitted, done.elapsed_us)
+        self.costs.observe(done.admitted, done.elapsed_us, done.task_elapsed_us)
         if self.controller is not None:
             self.controller.update()
+
+    def outlook(self, now_us: float) -> tuple[Floats, Floats]:
+        due_us, work_us = [], []
+        for task, asked in enumerate(self.tasks):
+            if asked.deadline_us is None:
+                continue
+            each_us = (self.costs.fixed_us + float(self.costs.tasks_us[task])) / self.k
+            for batch in self._batches.queue(task):
+                due_us.append(batch.deadline_us)
+                work_us.append(each_us + batch.tuples * float(self.costs.costs_us[task]))
+        order = np.argsort(np.array(due_us), kind="stable")
+        return np.array(due_us)[order], now_us + np.cumsum(np.array(work_us)[order])
 
     def pending(self, task: int) -> int:
         return self._batches.pending(task)

@@ -15,7 +15,7 @@ import numpy as np
 
 from kigen.schedule.adaptive.sdmr_monitor import SdmrMonitor
 from kigen.schedule.cost_model import CostModel
-from kigen.schedule.packing.deadline_calendar import DeadlineCalendar, grants
+from kigen.schedule.packing.deadline_calendar import DeadlineCalendar, grants, work_by_row
 from kigen.schedule.policy_interface import Completion, Decision, Floats, Grant, Ints, Policy, ScheduledTask
 
 ROWS = 2048
@@ -59,10 +59,27 @@ class CalendarPolicy(Policy):
     def completed(self, done: Completion) -> None:
         decided = sum(count for _, count in done.admitted) + self._dropped_now
         self.monitor.executed(done.finished_us, decided, done.missed + self._dropped_now)
-        self.costs.observe(done.admitted, done.elapsed_us)
+        self.costs.observe(done.admitted, done.elapsed_us, done.task_elapsed_us)
 
     def pending(self, task: int) -> int:
         return int(self._calendar.pending[task])
+
+    def outlook(self, now_us: float) -> tuple[Floats, Floats]:
+        waiting = self._calendar.view()
+        if not len(waiting):
+            return np.zeros(0), np.zeros(0)
+        due_us = self._calendar.keys_us()
+        if self.by_arrival:
+            due_us = due_us + np.where(waiting > 0, self.deadlines_us, math.inf).min(axis=1)
+        once_us = self.costs.fixed_us + float(self.costs.tasks_us[self._calendar.pending > 0].sum())
+        work_us = work_by_row(waiting, self.costs.costs_us.copy())
+        done_us = now_us + once_us + self._finished(np.cumsum(work_us))
+        limited = (work_us > 0) & np.isfinite(due_us)
+        return due_us[limited], done_us[limited]
+
+    def _finished(self, work_us: Floats) -> Floats:
+        """Returns how much work is done when the results of each row come, given the work up to the end of it."""
+        return work_us
 
     def report(self) -> dict[str, Any]:
         return {"policy": self.name, "sdmr": self.monitor.total, "costs": self.costs.report()}

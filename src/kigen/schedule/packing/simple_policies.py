@@ -13,7 +13,7 @@ import numpy as np
 
 from kigen.schedule.packing.calendar_policy import CalendarPolicy
 from kigen.schedule.packing.deadline_calendar import work_by_row
-from kigen.schedule.policy_interface import Decision
+from kigen.schedule.policy_interface import Decision, Floats
 
 
 class AdmitAll(CalendarPolicy):
@@ -23,6 +23,9 @@ class AdmitAll(CalendarPolicy):
 
     def next(self, now_us: float) -> Decision:
         return self._decide(self._calendar.take_all(), [])
+
+    def _finished(self, work_us: Floats) -> Floats:
+        return np.full(len(work_us), work_us[-1])  # the results of a batch come together
 
 
 class FifoPacking(CalendarPolicy):

@@ -47,7 +47,8 @@ class SliceAdmission:
         scheduled = [queue for task in tasks for queue in task.slices]
         # index of each task's first cost
         self._first = [sum(len(before.slices) for before in tasks[:place]) for place in range(len(tasks))]
-        self.costs = CostModel(scheduled, self._settings.fixed_us, self._settings.learning, self._settings.doubt)
+        s = self._settings
+        self.costs = CostModel(scheduled, s.fixed_us, s.learning, s.doubt, s.task_us or 0.0)
         deadlines = [task.deadline_us for task in scheduled if task.deadline_us is not None]
         self._shortest_us = min(deadlines, default=math.inf)
         self._given: list[Grant] = []  # tuples of each slice in the running batch
@@ -74,10 +75,26 @@ class SliceAdmission:
         """
         return self._policies[task].evicted(stream, count)
 
-    def completed(self, elapsed_us: float) -> None:
-        """Takes in that the batch of the last decision is done."""
-        if self._given:
+    def completed(
+        self,
+        elapsed_us: float,
+        admitted: Sequence[Grant] | None = None,
+        task_elapsed_us: Sequence[float] | None = None,
+    ) -> None:
+        """Takes in that the batch of the last decision is done.
+
+        `task_elapsed_us` is what the worker spent on each grant of `admitted`, whose tasks are numbered as the queues
+        of all slices are: those of the first task, then those of the second, and so on.
+        """
+        if task_elapsed_us is not None and admitted:
+            self.costs.observe(admitted, elapsed_us, task_elapsed_us)
+        elif self._given:
             self.costs.observe(self._given, elapsed_us)
+
+    def can_pause(self, now_us: float, pause_us: float) -> bool:
+        """Returns whether a pause makes nothing late that waits: here, whether nothing with a deadline waits."""
+        limited = (any(queue.deadline_us is not None for queue in task.slices) for task in self.tasks)
+        return not any(some and self.pending(place) for place, some in enumerate(limited))
 
     def next(self, now_us: float) -> dict[int, list[Unit]]:
         """Decides what runs now, per task. Tuples that have run all their slices no longer wait."""

@@ -22,7 +22,11 @@ def run_policy(name: str, workload: Workload, settings: PolicySettings | None = 
     learn.
     """
     settings = replace(
-        settings or PolicySettings(), fixed_us=workload.mean_overhead_us, learning=name == "pack", doubt=0.1
+        settings or PolicySettings(),
+        fixed_us=workload.mean_overhead_us,
+        task_us=0.0,
+        learning=name == "pack",
+        doubt=0.1,
     )
     if name == IDEAL:
         return simulate(workload, ideal_policy(workload), overhead=False, seed=seed)
