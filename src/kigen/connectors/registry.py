@@ -34,6 +34,7 @@ class _SourceRequest:
     directory: str
     draining: bool
     start_us: int | None
+    checkpoint: str | None
 
 
 @dataclass(frozen=True)
@@ -62,14 +63,17 @@ _SINKS: dict[str, Callable[[_SinkRequest], Sink]] = {
 }
 
 
-def open_source(stream: SourceStream, directory: str, draining: bool, start_us: int | None) -> Source:
+def open_source(
+    stream: SourceStream, directory: str, draining: bool, start_us: int | None, checkpoint: str | None = None
+) -> Source:
     """Returns the stream's connector; does no I/O yet. `start_us` is when the run began: the times of a live synthetic
-    stream, and AHEAD of a file, count from it."""
+    stream, and AHEAD of a file, count from it. `checkpoint` is where a source on the driver may keep records of its
+    own."""
     owner = f"stream '{stream.name}'"
     spec = _spec(owner, stream.source, SOURCES)
     columns = tuple(c.name for c in stream.schema) if spec.column_kind is not None else ()
-    check_names(owner, stream.source, (*spec.options, *columns))
-    return _SOURCES[spec.name](_SourceRequest(stream, directory, draining, start_us))
+    check_names(owner, stream.source, (*spec.options, *spec.source_options, *columns))
+    return _SOURCES[spec.name](_SourceRequest(stream, directory, draining, start_us, checkpoint))
 
 
 def open_sink(connector: Connector, schema: Schema, is_stream: bool, directory: str, name: str) -> Sink:

@@ -7,6 +7,7 @@ recorded in Spark's offset.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -148,6 +149,18 @@ class LiveSource(Source):
         """Returns which of these offsets have a reader waiting for them; None: all. The others are read together with
         those that follow them, and cost nothing."""
         return None
+
+    def position(self, index: int) -> Position | None:
+        """Returns where the log continues at this offset, if the offset alone does not say it. Admission records it
+        with the cursor (`at`) and gives it back by `resume`."""
+        return None
+
+    def resume(self, positions: Mapping[int, Position]) -> None:
+        """Continues a log of which offsets with these positions are recorded: the cursors of all tasks after a restart.
+        Called once, on the driver, before anything is asked; an empty mapping: the log begins."""
+
+    def forget_before(self, index: int) -> None:
+        """Frees what the driver knows of the offsets before this one: no task will ask for them."""
 
     def piece(self, name: str, first: int, end: int, progress_us: int | None, ended: bool) -> Range:
         return Range(name, {"index": first}, {"index": end}, rows=end - first, progress_us=progress_us, ended=ended)

@@ -9,7 +9,7 @@ in `CONNECTORS`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -27,7 +27,7 @@ class ConnectorSpec:
     """What the plan knows about a connector."""
 
     name: str
-    options: Mapping[str, OptionKind] = field(default_factory=dict)
+    options: dict[str, OptionKind] = field(default_factory=dict)
     required: str | None = None  # the option that must be given
     is_source: bool = False
     is_sink: bool = False
@@ -35,6 +35,7 @@ class ConnectorSpec:
     suffixes: tuple[str, ...] = ()  # of the files that it reads if the path is a directory; empty: it reads no files
     writes_folder: bool = False  # whether its output is a directory of files
     aliases: tuple[str, ...] = ()
+    source_options: dict[str, OptionKind] = field(default_factory=dict)  # further ones, in FROM only
 
 
 _DURATION = re.compile(

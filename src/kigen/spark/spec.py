@@ -96,7 +96,7 @@ class RunSpec:
         if declared.source.name == LINK:
             assert self.links is not None, "a stream from another node needs its node's server"
             return LinkSource(declared, self.links)
-        return open_source(self.app.stream(stream), self.app.directory, self.draining, started_us)
+        return open_source(self.app.stream(stream), self.app.directory, self.draining, started_us, self.checkpoint)
 
     def sources(self, started_us: int) -> dict[str, Source]:
         """Opens the sources of the streams that queries read, but no others."""

@@ -18,7 +18,8 @@ _Options = dict[str, tuple[str, OptionKind]]  # by lower-case name: how an optio
 def bind_connector(
     source: Source, decl: ConnectorDecl, known: tuple[str, ...], columns: tuple[str, ...] = ()
 ) -> Connector:
-    """Checks a connector against `known`, those that fit its place. A synthetic stream may describe `columns`."""
+    """Checks a connector against `known`, those that fit its place. A stream gives its `columns`: a synthetic one may
+    describe them."""
     spec = connector_named(decl.name.text)
     if spec is None or spec.name not in known:
         raise _unknown_connector(source, decl, spec, known)
@@ -52,7 +53,8 @@ def _unknown_connector(
 
 def _options(spec: ConnectorSpec, columns: tuple[str, ...]) -> _Options:
     described = {} if spec.column_kind is None else {c.lower(): (c, spec.column_kind) for c in columns}
-    return described | {key: (key, kind) for key, kind in spec.options.items()}
+    further = spec.source_options if columns else {}
+    return described | {key: (key, kind) for key, kind in (spec.options | further).items()}
 
 
 def _check(

@@ -19,7 +19,7 @@ from kigen.lifetimes.blocks import FOREVER
 from kigen.spark.admission.shedding import Shedding, kept_arrivals
 
 _NONE = np.zeros(0, np.int64)
-Cursors = dict[str, dict[str, Any]]  # stream -> {index, progress, ended}
+Cursors = dict[str, dict[str, Any]]  # stream -> {index, progress, ended}, and `at` if the source has positions
 Admit = int | dict[str, int]  # a number of the oldest tuples over all streams, or per stream
 _SLICE = " slice "
 
@@ -63,6 +63,7 @@ class StreamArrivals:
 
     def forget_before(self, cursor: int) -> None:
         """Frees the memory of tuples before a cursor, once they are more than half of all."""
+        self.source.forget_before(cursor)
         at = self.place(cursor)
         if at > len(self.offsets) // 2:
             self.offsets, self.times = self.offsets[at:], self.times[at:]
@@ -185,6 +186,9 @@ class TaskQueue:
             if first > state["index"]:
                 gone[a.name] = state["index"], first
             state.update(index=last, progress=a.progress_us(end), ended=ended)
+            at = a.source.position(last)
+            if at is not None:
+                state["at"] = at
             ranges.append(a.source.piece(a.name, first, last, state["progress"], ended))
         together = times[0] if len(times) == 1 else np.concatenate(times) if times else _NONE
         return TaskInput(ranges, gone, dropped, together, absent)

@@ -63,6 +63,8 @@ class Scheduling:
         self._readers = {s: [i for i, t in enumerate(self._tasks) if s in queues[t.name]] for s in sources}
         self._arrivals: dict[str, StreamArrivals] = {}
         for stream, source in sources.items():
+            cursors = [queue[stream] for queue in queues.values() if stream in queue]
+            source.resume({int(cursor["index"]): cursor["at"] for cursor in cursors if "at" in cursor})
             shedding = None if app.stream(stream).shed is None else Shedding(app.stream(stream), source)
             self._arrivals[stream] = StreamArrivals(stream, source, shedding, self._earliest(stream, queues))
         self._fed: set[str] = set()
