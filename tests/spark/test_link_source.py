@@ -16,7 +16,8 @@ from kigen.links import READER, LinkServer, write_private
 from kigen.plan import bind
 from kigen.plan.logical import LINK, Connector, SourceStream
 from kigen.queue import Queue, SchemaMismatch
-from kigen.spark.admission.live_queues import Cursors, StreamArrivals, TaskQueue
+from kigen.spark.admission.live_queues import Cursors, TaskQueue
+from kigen.spark.admission.stream_arrivals import StreamArrivals
 from kigen.spark.links.link_source import Access, LinkSource
 
 

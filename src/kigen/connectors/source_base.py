@@ -137,6 +137,18 @@ class LiveSource(Source):
         """Returns the watermark now: every tuple still to arrive has this timestamp or a later one, except for
         LATENESS."""
 
+    def next_arrival_us(self, known: int, now_us: int) -> int | None:
+        """Returns when the tuple at offset `known` arrives: FOREVER if there is none, None if that is not known yet.
+
+        A source that returns a time is not polled before it.
+        """
+        return None
+
+    def completes_at_us(self, watermark_us: int) -> int | None:
+        """Returns when `complete_us` reaches the watermark; None if that is not known. Only asked of a source that
+        knows its next arrival."""
+        return None
+
     def progress_before(self, number: int, arrival_us: int) -> int | None:
         """Returns the watermark of a reader that has all tuples before this one, which arrived at `arrival_us`."""
         return arrival_us

@@ -27,6 +27,10 @@ class ArrivalProcess(ABC):
     def offsets_us(self, first: int, end: int) -> Times:
         """Returns the scheduled times of tuples first..end-1, counted from the stream's start."""
 
+    def offset_us(self, index: int) -> int:
+        """Returns the scheduled time of one tuple, counted from the stream's start."""
+        return int(self.offsets_us(index, index + 1)[0])
+
     @abstractmethod
     def count_before(self, offset_us: int) -> int:
         """Returns how many tuples are scheduled before `offset_us`."""
@@ -42,7 +46,14 @@ class Constant(ArrivalProcess):
             return np.asarray(indices * 1_000_000 // int(self._rate), np.int64)
         return np.asarray(np.floor(indices * (1e6 / self._rate)), np.int64)
 
+    def offset_us(self, index: int) -> int:
+        whole = int(self._rate)
+        return index * 1_000_000 // whole if self._rate == whole else super().offset_us(index)
+
     def count_before(self, offset_us: int) -> int:
+        whole = int(self._rate)
+        if self._rate == whole:  # i * 1e6 // rate < offset, solved for i
+            return max(0, -(-offset_us * whole // 1_000_000))
         guess = max(0, int(offset_us * self._rate / 1e6) - 2)
         return guess + int(np.searchsorted(self.offsets_us(guess, guess + 4 + int(2 * self._rate / 1e6)), offset_us))
 
@@ -61,6 +72,9 @@ class Poisson(ArrivalProcess):
         head = first // CHUNK
         parts = [self._chunk(k) for k in range(head, (end - 1) // CHUNK + 1)]
         return np.concatenate(parts)[first - head * CHUNK : end - head * CHUNK]
+
+    def offset_us(self, index: int) -> int:
+        return int(self._chunk(index // CHUNK)[index % CHUNK])
 
     def count_before(self, offset_us: int) -> int:
         group = 0

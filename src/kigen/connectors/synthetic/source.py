@@ -19,6 +19,7 @@ from kigen.connectors.options import OptionError, duration_us, number, whole
 from kigen.connectors.source_base import InputError, LiveSource, Position, Range, Rows, Times
 from kigen.connectors.synthetic.arrival_times import ArrivalProcess, Bursty, Constant, Poisson
 from kigen.connectors.synthetic.generators import column_generator
+from kigen.lifetimes.blocks import FOREVER
 from kigen.plan.connector_specs import CONNECTORS
 from kigen.plan.logical import SourceStream
 
@@ -69,6 +70,12 @@ class SyntheticSource(LiveSource):
     def complete_us(self, now_us: int) -> int:
         return now_us - self._delay_us
 
+    def next_arrival_us(self, known: int, now_us: int) -> int:
+        return FOREVER if known == self.total() else self._time_us(known) + self._delay_us
+
+    def completes_at_us(self, watermark_us: int) -> int:
+        return watermark_us + self._delay_us
+
     def read(self, piece: Range) -> Rows:
         first, end = int(piece.start["index"]), int(piece.end["index"])
         times = self.arrivals_us(first, end)
@@ -90,7 +97,7 @@ class SyntheticSource(LiveSource):
         return self._total
 
     def _time_us(self, index: int) -> int:
-        return self._start_us + int(self._arrivals.offsets_us(index, index + 1)[0])
+        return self._start_us + self._arrivals.offset_us(index)
 
     def _start(self, option: Any, start_us: int | None) -> int:
         at = 0 if option is None else iso_us(str(option))

@@ -18,11 +18,15 @@ import numpy as np
 from kigen.connectors import LiveSource
 from kigen.connectors.source_base import Times
 from kigen.durable import replace
+from kigen.lifetimes.blocks import FOREVER
 from kigen.plan.logical import App
 from kigen.plan.tasks import Task
 from kigen.schedule import Completion, Policy, PolicySettings, ScheduledTask, make_policy
-from kigen.spark.admission.live_queues import Admit, Cursors, StreamArrivals, TaskInput, TaskQueue, task_of
+from kigen.spark.admission.due_tasks import DueTasks, Events
+from kigen.spark.admission.live_queues import Admit, Cursors, TaskInput, TaskQueue
 from kigen.spark.admission.shedding import Shedding
+from kigen.spark.admission.stream_arrivals import AdmissionClock, StreamArrivals
+from kigen.spark.admission.stream_polls import StreamPolls
 from kigen.spark.scratch import Committed
 
 FEED_US = 2_000  # arrivals are reported to the policy in slots of this length
@@ -56,17 +60,25 @@ class Scheduling:
         self._lateness_us = {stream.name: stream.lateness_us for stream in app.streams}
         self._start(app, *policy, queues)
         self._costs_file, self._at_most = costs, at_most
-        self._tick_us = tick_us
         self._sends = {task.name for task in self._tasks if any(query.sent for query in task.queries)}
         if costs is not None and costs.exists():
             self._cost_model.restore(json.loads(costs.read_bytes()))
         self._readers = {s: [i for i, t in enumerate(self._tasks) if s in queues[t.name]] for s in sources}
+        clock = AdmissionClock()
         self._arrivals: dict[str, StreamArrivals] = {}
         for stream, source in sources.items():
             cursors = [queue[stream] for queue in queues.values() if stream in queue]
             source.resume({int(cursor["index"]): cursor["at"] for cursor in cursors if "at" in cursor})
             shedding = None if app.stream(stream).shed is None else Shedding(app.stream(stream), source)
-            self._arrivals[stream] = StreamArrivals(stream, source, shedding, self._earliest(stream, queues))
+            first = self._earliest(stream, queues)
+            self._arrivals[stream] = StreamArrivals(stream, source, shedding, first, clock)
+        self._polls = StreamPolls(self._arrivals.values(), at_most, clock)
+        names = [task.name for task in self._tasks]
+        self._due = DueTasks(
+            names, [list(queues[n]) for n in names], self._arrivals, self._lateness_us, tick_us, self._sends
+        )
+        self._arrived_for: set[int] = set()  # tasks that have got tuples since the last decision
+        self._waits = 0  # tuples that the policy has, over all tasks
         self._fed: set[str] = set()
         self._shed = [0] * len(self._tasks)  # tuples that the policy shed, not in an offset yet
         self._buffers = [{s: n for s in queues[t.name] if (n := app.stream(s).buffer) is not None} for t in self._tasks]
@@ -89,12 +101,7 @@ class Scheduling:
         """Reports to the policy what has arrived since the last call."""
         tasks: list[int] = []
         parts: list[Times] = []
-        for stream, arrivals in self._arrivals.items():
-            if arrivals.known > self._at_most and self._earliest(stream, queues) + self._at_most < arrivals.known:
-                continue  # enough tuples wait
-            offsets, at_us = arrivals.poll(now_us, self._at_most)
-            if not len(offsets):
-                continue
+        for stream, (offsets, at_us) in self._poll(now_us, queues).items():
             for index in self._readers[stream]:
                 mine = at_us
                 if stream not in self._fed:  # after a restart, tasks have different cursors
@@ -105,8 +112,20 @@ class Scheduling:
         if tasks:
             self._feed(np.repeat(tasks, [len(part) for part in parts]), np.concatenate(parts))
 
+    def _poll(self, now_us: int, queues: dict[str, Cursors]) -> dict[str, tuple[Times, Times]]:
+        """Polls the streams. Returns offsets and arrival times per stream that has something new."""
+        new = self._polls.poll(now_us, lambda stream: self._earliest(stream, queues), self._stream_ended)
+        for stream in new:
+            self._arrived_for.update(self._readers[stream])
+        return new
+
+    def _stream_ended(self, stream: str) -> None:
+        for index in self._readers[stream]:
+            self._due.look_at(index)
+
     def _feed(self, tasks: Times, at_us: Times) -> None:
         """Reports arrivals in slots, for all tasks in one call. The key of a slot is (slot, task)."""
+        self._waits += len(at_us)
         size = len(self._tasks)
         keys, counts = np.unique(at_us // FEED_US * size + tasks, return_counts=True)
         slots, owners = np.divmod(keys, size)
@@ -144,17 +163,19 @@ class Scheduling:
         """Decides the input of each task in batch `seq` and moves the cursors in `queues`. Empty: no batch is due."""
         if closing and self._closed_at_us is None:
             self._closed_at_us = now_us
-        self.arrived(now_us if self._closed_at_us is None else self._closed_at_us, queues)
+        arrived_us = now_us if self._closed_at_us is None else self._closed_at_us
+        self.arrived(arrived_us, queues)
         self._evict(queues)
+        self._arrived_for.clear()
         grants = self._decide(now_us)
-        ended = {name for name, arrivals in self._arrivals.items() if arrivals.ended(arrivals.known)}
-        due = self._with_dependents(
-            [i for i in range(len(self._tasks)) if i in grants or self._is_due(i, queues, committed, ended)]
-        )
+        self._due.note_events(committed.next_events_us)
+        must = self._due.find(arrived_us, queues, self._closed_at_us is not None, self._removed)
+        due = self._with_dependents(sorted(must.union(grants)))
         taken: dict[str, TaskInput] = {}
         times: list[Times] = []
         for index in due:
             name = self._tasks[index].name
+            self._due.look_at(index)
             queue = TaskQueue(queues[name], self._arrivals)
             shed, admit = self._shed[index], grants.get(index, 0)
             last = closing and len(queue) == self._removed(index) + _count(admit)
@@ -164,16 +185,39 @@ class Scheduling:
                 times.append(taken[name].arrivals if len(queues[name]) == 1 else np.sort(taken[name].arrivals))
         if taken:
             self._running = seq, now_us, [(i, _count(grants[i])) for i in due if i in grants], times
-            for stream, arrivals in self._arrivals.items():
-                if len(arrivals.offsets) > _KEPT_TUPLES:
-                    arrivals.forget_before(self._earliest(stream, queues))
+            for stream in {stream for name in taken for stream in queues[name]}:
+                if len(self._arrivals[stream].offsets) > _KEPT_TUPLES:
+                    self._arrivals[stream].forget_before(self._earliest(stream, queues))
         return taken
 
     def _decide(self, now_us: int) -> dict[int, Admit]:
         decision = self.policy.next(float(now_us))
         for index, count in decision.drop:
             self._shed[index] += count
+            self._waits -= count
+        self._waits -= sum(count for _, count in decision.admit)
         return dict(decision.admit)
+
+    def idle_until_us(self, now_us: int, queues: dict[str, Cursors], events: Events) -> int | None:
+        """Returns the earliest time at which `next` could return something if nothing unforeseen arrives.
+
+        Counts the next arrivals that sources know, and the times at which watermarks reach a task's next event or the
+        tick of what it sends. Arrivals at other sources are unforeseen (`foresees_arrivals`). None: no time is known.
+        """
+        if self._has_waiting():
+            return now_us
+        self._due.note_events(events)
+        times = [self._polls.next_us(now_us), self._due.earliest_us(now_us, queues, self._removed)]
+        known = [at for at in times if at is not None and at != FOREVER]
+        return max(now_us, min(known)) if known else None
+
+    @property
+    def foresees_arrivals(self) -> bool:
+        """Returns whether every source knows its next arrival, so that a round before `idle_until_us` finds nothing."""
+        return self._polls.foreseen
+
+    def _has_waiting(self) -> bool:
+        return self._waits > 0
 
     def _with_dependents(self, due: list[int]) -> list[int]:
         """Adds the tasks that must be in a batch if these are."""
@@ -188,7 +232,8 @@ class Scheduling:
 
         In a drain (`may_drop` False) there are no live tuples to bound.
         """
-        for index, buffers in enumerate(self._buffers):
+        for index in sorted(self._arrived_for):
+            buffers = self._buffers[index]
             if not buffers:
                 continue
             queue, gone = TaskQueue(queues[self._tasks[index].name], self._arrivals), self._evicted[index]
@@ -196,6 +241,7 @@ class Scheduling:
                 beyond = min(queue.waiting(stream) - gone.get(stream, 0) - room, len(queue) - self._removed(index))
                 if beyond > 0:
                     gone[stream] = gone.get(stream, 0) + beyond
+                    self._waits -= beyond
                     self.policy.evict(index, beyond)
 
     def _removed(self, index: int) -> int:
@@ -203,33 +249,6 @@ class Scheduling:
 
     def _earliest(self, stream: str, queues: dict[str, Cursors]) -> int:
         return min((queues[self._tasks[i].name][stream]["index"] for i in self._readers[stream]), default=0)
-
-    def _is_due(self, index: int, queues: dict[str, Cursors], committed: Committed, ended: set[str]) -> bool:
-        """Checks whether a task must run without tuples: a known death has passed, or its streams have ended."""
-        name = self._tasks[index].name
-        event_us, ending = (
-            committed.next_events_us.get(task_of(name)),
-            self._closed_at_us is not None or not ended.isdisjoint(queues[name]),
-        )
-        sends = self._tick_us is not None and name in self._sends
-        has_watermark_rows = any(self._arrivals[stream].source.has_watermark_rows for stream in queues[name])
-        if event_us is None and not ending and not sends and not has_watermark_rows:
-            return False
-        queue = TaskQueue(queues[name], self._arrivals)
-        if queue.over:
-            return False
-        if ending and len(queue) == self._removed(index) and (self._closed_at_us is not None or queue.at_end()):
-            return True
-        if has_watermark_rows and queue.passed > _KEPT_TUPLES:
-            return True
-        if event_us is None and not sends:
-            return False
-        reaches, reached = queue.reaches_us(self._lateness_us), queue.reached_us(self._lateness_us)
-        if sends and reaches is not None and (reached is None or reaches - reached >= (self._tick_us or 0)):
-            return True  # other nodes wait for this task's watermark
-        if event_us is None:
-            return False
-        return reaches is not None and reaches >= event_us and (reached is None or reached < event_us)
 
     def report(self) -> dict[str, Any]:
         """Returns a report for the command: what waits, the state of the policy, and the costs."""

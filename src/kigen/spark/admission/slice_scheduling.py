@@ -85,14 +85,10 @@ class SliceScheduling(Scheduling):
     # --- events ----------------------------------------------------------------------------------------------------
 
     def arrived(self, now_us: int, queues: dict[str, Cursors]) -> None:
-        new: dict[str, tuple[Times, Times]] = {}
-        for stream, arrivals in self._arrivals.items():
-            if arrivals.known > self._at_most and self._earliest(stream, queues) + self._at_most < arrivals.known:
-                continue  # enough tuples wait
-            new[stream] = arrivals.poll(now_us, self._at_most)
+        new = self._poll(now_us, queues)
         for number, task in enumerate(self._whole):
             self._feed_task(number, task, new, queues)
-        self._looked |= {stream for stream, (offsets, _) in new.items() if len(offsets)}
+        self._looked.update(new)
 
     def _feed_task(
         self, number: int, task: Task, new: dict[str, tuple[Times, Times]], queues: dict[str, Cursors]
@@ -159,6 +155,9 @@ class SliceScheduling(Scheduling):
             if mine:
                 grants[index] = mine
         return grants
+
+    def _has_waiting(self) -> bool:
+        return any(self.admission.pending(number) for number in range(len(self._whole)))
 
     def _with_dependents(self, due: list[int]) -> list[int]:
         tasks = {self._where[index][0] for index in due}

@@ -1,0 +1,137 @@
+"""Keeps what is known of one live stream: which tuples have arrived, and up to which time the stream is complete.
+
+A source that knows its next arrival is not polled before it. Until then nothing but the time changes, so the watermark
+is computed when someone asks for it. Invariant: the watermark never passes a tuple that has not been polled. Cost: two
+integers per waiting tuple; a poll costs a few microseconds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kigen.connectors import LiveSource
+from kigen.connectors.source_base import Times
+from kigen.lifetimes.blocks import FOREVER
+from kigen.spark.admission.shedding import SLOT_US, Shedding, kept_arrivals
+
+_NONE = np.zeros(0, np.int64)
+_ROOM = 256  # tuples for which memory is reserved at first
+
+
+class AdmissionClock:
+    """Time of the round that is being decided. All streams of a run share it."""
+
+    now_us: int = 0
+
+
+class StreamArrivals:
+    """Tuples of one stream that SHED keeps, from the earliest cursor on: their offsets and arrival times."""
+
+    def __init__(
+        self,
+        name: str,
+        source: LiveSource,
+        shedding: Shedding | None,
+        first: int,
+        clock: AdmissionClock | None = None,
+    ) -> None:
+        self.name, self.source, self._shedding = name, source, shedding
+        self.known = first  # every tuple before this offset has been polled,
+        self._complete_us: int | None = None  # and, when it was polled, every later tuple had this timestamp or more
+        self._clock = clock or AdmissionClock()
+        self.wake_us: int | None = 0  # no poll finds anything new before then; None: not known
+        self._kept = np.empty((2, _ROOM), np.int64)
+        self._begin, self._end = 0, 0  # the part of `_kept` in use
+        self._dense = True  # whether the kept offsets follow each other
+        self.offsets, self.times = _NONE, _NONE
+
+    @property
+    def is_unforeseen(self) -> bool:
+        """Returns whether the source does not know when its next tuple comes. It is polled in every round."""
+        return self.wake_us is None
+
+    @property
+    def complete_us(self) -> int | None:
+        """Returns the watermark: every tuple still to be polled has this timestamp or a later one."""
+        now_us = self._clock.now_us
+        if self.wake_us is not None and now_us < self.wake_us:
+            return self.source.complete_us(now_us if self._shedding is None else self._shedding.settled_us(now_us))
+        return self._complete_us
+
+    def completes_at_us(self, watermark_us: int) -> int | None:
+        """Returns when `complete_us` reaches the watermark if nothing arrives; None if that is not known."""
+        at_us = None if self.wake_us is None else self.source.completes_at_us(watermark_us)
+        return at_us if at_us is None or self._shedding is None else _slot_end(at_us - 1)
+
+    def poll(self, now_us: int, at_most: int) -> tuple[Times, Times]:
+        """Polls the source and returns offsets and arrival times of the new tuples that SHED keeps."""
+        self._clock.now_us = now_us
+        settled_us = now_us if self._shedding is None else self._shedding.settled_us(now_us) - 1
+        before = self.known
+        end = max(before, min(self.source.arrived_by(settled_us), before + at_most))
+        offsets, times = (_NONE, _NONE) if end == before else kept_arrivals(self.source, self._shedding, before, end)
+        self.known = end
+        if end - before == at_most > 0:
+            # More tuples may have arrived, so only the time up to the last polled one is complete.
+            self._complete_us = self.source.progress_before(end - 1, int(self.source.arrivals_us(end - 1, end)[0]))
+        else:
+            self._complete_us = self.source.complete_us(now_us if self._shedding is None else settled_us + 1)
+        self.wake_us = self._next_poll_us(now_us)
+        if len(offsets):
+            self._keep(offsets, times, len(offsets) == end - before)
+        return offsets, times
+
+    def _next_poll_us(self, now_us: int) -> int | None:
+        at_us = self.source.next_arrival_us(self.known, now_us)
+        return at_us if at_us is None or self._shedding is None or at_us == FOREVER else _slot_end(at_us)
+
+    def _keep(self, offsets: Times, times: Times, dense: bool) -> None:
+        follows = self._begin == self._end or int(self.offsets[-1]) + 1 == int(offsets[0])
+        self._dense = self._dense and dense and follows
+        end = self._end + len(offsets)
+        if end > self._kept.shape[1]:
+            count = self._end - self._begin
+            grown = np.empty((2, max(_ROOM, 2 * (count + len(offsets)))), np.int64)
+            grown[:, :count] = self._kept[:, self._begin : self._end]
+            self._kept, self._begin, self._end = grown, 0, count
+            end = count + len(offsets)
+        self._kept[0, self._end : end] = offsets
+        self._kept[1, self._end : end] = times
+        self._end = end
+        self._show()
+
+    def _show(self) -> None:
+        self.offsets, self.times = self._kept[0, self._begin : self._end], self._kept[1, self._begin : self._end]
+
+    def forget_before(self, cursor: int) -> None:
+        """Frees the memory of tuples before a cursor, once they are more than half of all."""
+        self.source.forget_before(cursor)
+        at = self.place(cursor)
+        if at > len(self.offsets) // 2:
+            self._begin += at
+            self._show()
+
+    def place(self, cursor: int) -> int:
+        """Returns the index in `offsets` and `times` at which a task with this cursor continues."""
+        count = self._end - self._begin
+        if self._dense:
+            return min(max(cursor - int(self.offsets[0]), 0), count) if count else 0
+        return int(self.offsets.searchsorted(cursor))
+
+    def cursor(self, place: int) -> int:
+        """Returns the cursor that continues at this index. It is behind the tuples that SHED removed before it."""
+        return int(self.offsets[place]) if place < self._end - self._begin else self.known
+
+    def progress_us(self, place: int) -> int | None:
+        """Returns the time up to which a task that continues at this index knows the stream."""
+        if place < self._end - self._begin:
+            return self.source.progress_before(int(self.offsets[place]), int(self.times[place]))
+        return self.complete_us
+
+    def ended(self, cursor: int) -> bool:
+        return cursor == self.source.total()
+
+
+def _slot_end(at_us: int) -> int:
+    """Returns when the slot of SHED that this time is in has passed."""
+    return (at_us // SLOT_US + 1) * SLOT_US
