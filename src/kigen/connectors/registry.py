@@ -19,7 +19,7 @@ from kigen.connectors.options import OptionError, check_names, path_of
 from kigen.connectors.parquet.sink import ParquetSink
 from kigen.connectors.parquet.source import ParquetSource
 from kigen.connectors.sink_base import Sink
-from kigen.connectors.source_base import Source
+from kigen.connectors.source_base import InputError, Source
 from kigen.connectors.synthetic.source import SyntheticSource
 from kigen.plan.connector_specs import SINKS, SOURCES, ConnectorSpec, connector_named
 from kigen.plan.logical import Connector, SourceStream
@@ -73,6 +73,8 @@ def open_source(
     spec = _spec(owner, stream.source, SOURCES)
     columns = tuple(c.name for c in stream.schema) if spec.column_kind is not None else ()
     check_names(owner, stream.source, (*spec.options, *spec.source_options, *columns))
+    if spec.is_pushed:
+        raise InputError(f"{owner} is pushed: a run reads it from its ingest queue, which only the run can open")
     return _SOURCES[spec.name](_SourceRequest(stream, directory, draining, start_us, checkpoint))
 
 

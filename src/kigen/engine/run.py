@@ -9,18 +9,20 @@ import logging
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kigen.connectors import InputError
+from kigen.connectors.pushed import Pushed
 from kigen.durable import DamagedFile, make_directories, rotate_log
 from kigen.engine.checkpoint.fingerprint import check_or_write, fingerprint
 from kigen.engine.checkpoint.key_secret import key_secret
 from kigen.engine.checkpoint.owner import Owner
 from kigen.engine.errors import ArgumentError, RunFailed, SparkDied
+from kigen.engine.ingest import Ingest, all_told, open_ingest
 from kigen.engine.options import RunOptions
 from kigen.engine.preparation import Links, open_outputs, run_spec, start_error, warn_of_slow_disk
 from kigen.engine.progress import Progress, ProgressThread, QueryProgress
@@ -39,6 +41,7 @@ from kigen.spark.watch import worker_deaths
 from kigen.spark.watch.memory import MemoryLimitReached
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 _POLL_S = 0.02
@@ -73,9 +76,11 @@ class Run:
         self.notify: Callable[[str], None] = logging.getLogger("kigen").warning
         self._monitor = WorkerMonitor(str(self._scratch), str(options.memory), lambda text: self.notify(text))
         self._progress_thread: ProgressThread | None = None
+        self.ingest: Ingest | None = None
         try:
             self._prepare()
         except BaseException:
+            self._close_ingest()
             self._owner.release()
             shutil.rmtree(self._scratch, ignore_errors=True)
             raise
@@ -95,7 +100,10 @@ class Run:
         if sync:
             warn_of_slow_disk(self._checkpoint)
         access = None if self._links is None else self._links.access
+        self.ingest = open_ingest(self.app, self._checkpoint, self._scratch, sync, options.drain)
         self._spec = run_spec(self.app, options, self._checkpoint, self._scratch, access)
+        if self.ingest is not None:
+            self._spec = replace(self._spec, ingest=self.ingest.access)
         self._sources = self._spec.sources(started_us=0)
         for source in self._sources.values():
             source.initial()
@@ -103,7 +111,10 @@ class Run:
         for sinks in self._sink.outputs.values():
             for _, sink in sinks:
                 sink.syncs = options.syncs
-        self._sink.on_commit = None if self._links is None else self._links.on_commit
+        self._sink.on_commit = all_told(
+            None if self._links is None else self._links.on_commit,
+            None if self.ingest is None else self.ingest.resumed(self._sink.record.positions),
+        )
         self._sink.open()
 
     # --- the run ---------------------------------------------------------------------------------------------------
@@ -199,6 +210,7 @@ class Run:
             shutil.rmtree(self._scratch, ignore_errors=True)
             raise
         finally:
+            self._close_ingest()
             self._owner.release()
         self._close_progress()
         wall_us = self._sink.metrics.wall_us if self._pipeline is None else self._sink.wall_us
@@ -219,6 +231,10 @@ class Run:
         if ended and failure is None and not self.finished:
             return "it came to an end before the inputs did"
         return failure
+
+    def _close_ingest(self) -> None:
+        if self.ingest is not None:
+            self.ingest.close()
 
     def _close_progress(self) -> None:
         if self._progress_thread is not None:
@@ -246,6 +262,16 @@ class Run:
         if named is None and worker_deaths.is_worker_death(failure):
             return f"a Python worker of Spark ended unexpectedly: {error_cause(failure)} (Spark's log: {log_path()})"
         return named
+
+    def push(self, stream: str, rows: Iterable[Mapping[str, Any]] | pa.Table, key: str | None = None) -> Pushed:
+        """Pushes rows to a stream `FROM http ()`: all of them or none. Returns when they are durable.
+
+        `key` makes a repeated push safe: a batch is taken once per key. Raises InputError for a bad row, and IngestFull
+        while BUFFER or the queue has no room.
+        """
+        if self.ingest is None:
+            raise ArgumentError("no stream of the app is pushed: declare one with FROM http ()")
+        return self.ingest.push_rows(stream, rows, key)
 
     # --- what it did -----------------------------------------------------------------------------------------------
 

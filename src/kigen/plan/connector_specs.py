@@ -35,6 +35,7 @@ class ConnectorSpec:
     suffixes: tuple[str, ...] = ()  # of the files that it reads if the path is a directory; empty: it reads no files
     writes_folder: bool = False  # whether its output is a directory of files
     aliases: tuple[str, ...] = ()
+    is_pushed: bool = False  # whether senders push its tuples, so that they pass through an ingest queue
     source_options: dict[str, OptionKind] = field(default_factory=dict)  # further ones, in FROM only
 
 
@@ -96,6 +97,7 @@ CONNECTORS: dict[str, ConnectorSpec] = {
         ),
         ConnectorSpec("synthetic", _SYNTHETIC, "rate", is_source=True, column_kind=_VALUES),
         ConnectorSpec("console", is_sink=True),
+        ConnectorSpec("http", is_source=True, is_pushed=True),
     )
 }
 SOURCES = tuple(spec.name for spec in CONNECTORS.values() if spec.is_source)

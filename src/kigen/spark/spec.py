@@ -20,6 +20,7 @@ from kigen.plan.tasks import Task, extract_tasks
 from kigen.schedule import DEFAULT_POLICY, PolicySettings
 from kigen.schedule.slices import ADMITTED_NAMES
 from kigen.spark.defaults import DEFAULT_MEMORY
+from kigen.spark.links.ingest_source import IngestAccess, IngestSource
 from kigen.spark.links.link_source import Access, LinkSource
 from kigen.spark.operator.buckets import bucket_of
 from kigen.spark.watch.memory import limit_bytes
@@ -47,6 +48,7 @@ class RunSpec:
     inline_bytes: int = INLINE_BYTES
     memory: str = DEFAULT_MEMORY  # limit of all workers on a machine: a size, or a share of its memory
     links: Access | None = None  # how streams from other nodes are read
+    ingest: IngestAccess | None = None  # how pushed streams are read
     tick_us: int = 250_000  # with `links`: how often watermarks are sent to other nodes at least
     syncs: bool = True  # whether committed batches outlive a power cut, not only a kill
     warm_up: bool = False  # run one batch without input, so that everything is started
@@ -96,6 +98,8 @@ class RunSpec:
         if declared.source.name == LINK:
             assert self.links is not None, "a stream from another node needs its node's server"
             return LinkSource(declared, self.links)
+        if self.ingest is not None and self.ingest.has(stream):
+            return IngestSource(declared, self.ingest)
         return open_source(self.app.stream(stream), self.app.directory, self.draining, started_us, self.checkpoint)
 
     def sources(self, started_us: int) -> dict[str, Source]:

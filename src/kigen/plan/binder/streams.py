@@ -104,6 +104,9 @@ def _source(source: Source, decl: StreamDecl, schema: Schema, errors: list[CqlEr
             f"write TIMESTAMP BY {stamps[0]}" if stamps else "declare a TIMESTAMP column and name it with TIMESTAMP BY"
         )
         errors.append(source.error(decl.name.span, f"stream {decl.name.text} reads files and needs TIMESTAMP BY", hint))
+    if CONNECTORS[connector.name].is_pushed and decl.shed is not None:
+        hint = "write BUFFER n: a sender is told to wait while n tuples wait"
+        errors.append(source.error(decl.name.span, f"stream {decl.name.text} is pushed and cannot SHED", hint))
     return connector
 
 
