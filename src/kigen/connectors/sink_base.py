@@ -22,6 +22,7 @@ SinkPosition = dict[str, Any]  # how far an output reaches; plain JSON, recorded
 class Sink(ABC):
     """Writes the results of one query. Does no I/O before `open`."""
 
+    run_name = ""  # of the checkpoint: by it, an output that is not a file recognizes its own work
     syncs = True  # whether committed output survives a power cut; False: it survives only a kill of the process
 
     def __init__(self, schema: Schema, is_stream: bool) -> None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kigen.lifetimes import StreamInput
+from kigen.lifetimes.partitions import Partitions
 
 Times = npt.NDArray[np.int64]
 Position = dict[str, Any]  # where a reader of the log continues; plain JSON
@@ -71,6 +72,7 @@ class Rows:
     arrivals_us: Times | None = None  # live sources: arrival of each tuple; a log's tuples arrive when admitted
     given: StreamInput | None = None  # the input of the task, where the rows themselves carry the watermark
     checksum: int | None = None  # of the bytes read; None: the source has its own checksums, or generates its rows
+    partitions: Partitions | None = None  # of a log with partitions, at the end of the range; `table` has `_partition`
 
 
 def checked(piece: Range, rows: Rows, file: str) -> Rows:
@@ -173,6 +175,11 @@ class LiveSource(Source):
 
     def forget_before(self, index: int) -> None:
         """Frees what the driver knows of the offsets before this one: no task will ask for them."""
+
+    def wants_step(self, at: Position | None) -> bool:
+        """Returns whether a task that has read all of the log, up to the recorded position `at`, should run without
+        tuples, because the silence of the log moves its watermark."""
+        return False
 
     def piece(self, name: str, first: int, end: int, progress_us: int | None, ended: bool) -> Range:
         return Range(name, {"index": first}, {"index": end}, rows=end - first, progress_us=progress_us, ended=ended)

@@ -19,7 +19,7 @@ from kigen.connectors import InputError
 from kigen.connectors.pushed import Pushed
 from kigen.durable import DamagedFile, make_directories, rotate_log
 from kigen.engine.checkpoint.fingerprint import check_or_write, fingerprint
-from kigen.engine.checkpoint.key_secret import key_secret
+from kigen.engine.checkpoint.key_secret import key_secret, run_name
 from kigen.engine.checkpoint.owner import Owner
 from kigen.engine.errors import ArgumentError, RunFailed, SparkDied
 from kigen.engine.ingest import Ingest, all_told, open_ingest
@@ -110,7 +110,7 @@ class Run:
         self._sink = BatchSink(self._spec, open_outputs(self.app, output, self._results, self._links))
         for sinks in self._sink.outputs.values():
             for _, sink in sinks:
-                sink.syncs = options.syncs
+                sink.syncs, sink.run_name = options.syncs, run_name(self.app.secret)
         self._sink.on_commit = all_told(
             None if self._links is None else self._links.on_commit,
             None if self.ingest is None else self.ingest.resumed(self._sink.record.positions),

@@ -56,6 +56,7 @@ class StreamDecl:
     shed: ShedDecl | None = None
     buffer: int | None = None
     ahead_us: int | None = None
+    idle_us: int | None = None
 
 
 @dataclass(frozen=True)

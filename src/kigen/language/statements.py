@@ -25,7 +25,7 @@ from kigen.language.declarations import (
 from kigen.language.dialect import CqlBaseParser
 from kigen.language.errors import near
 
-STREAM_CLAUSES = ("TIMESTAMP BY", "FROM", "LATENESS", "AHEAD", "ON ERROR", "SHED ABOVE", "BUFFER")
+STREAM_CLAUSES = ("TIMESTAMP BY", "FROM", "LATENESS", "IDLE", "AHEAD", "ON ERROR", "SHED ABOVE", "BUFFER")
 QUERY_CLAUSES = ("DEADLINE", "COST", "AS")
 
 
@@ -57,6 +57,7 @@ class CqlParser(CqlBaseParser):
             "TIMESTAMP BY": ("timestamp", lambda: self.name("the timestamp column")),
             "FROM": ("source", self._connector),
             "LATENESS": ("lateness_us", lambda: self.duration("LATENESS", may_be_zero=True)),
+            "IDLE": ("idle_us", lambda: self.duration("IDLE", zero="leave IDLE out to wait for silent partitions")),
             "AHEAD": ("ahead_us", lambda: self.duration("AHEAD", may_be_zero=True)),
             "ON ERROR": ("on_error_skip", self._on_error),
             "SHED ABOVE": ("shed", self._shed),

@@ -2,7 +2,8 @@
 them.
 
 A tuple is late if an earlier tuple of the log has a timestamp more than the allowed lateness ahead of it. That depends
-on the log alone, not on batches. All tuples of one instant are released in one step.
+on the log alone, not on batches. All tuples of one instant are released in one step. If the log has partitions, each
+is in order by itself (kigen.lifetimes.partitions), and tuples of one instant are in the order of partition and log.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from kigen.lifetimes.blocks import (
     take_columns,
 )
 from kigen.lifetimes.chunks import State
+from kigen.lifetimes.partitions import PARTITION, PartitionClock, Partitions
 from kigen.plan.logical import LINK, SourceStream
 from kigen.plan.types import arrow_schema
 
@@ -45,6 +47,8 @@ class StreamInput:
     jump: int | None = None
     # Instants at which time must halt, so that all readers of the same rows take the same steps.
     steps_us: list[int] = field(default_factory=list)
+    # For a log of several partitions: those that exist at the end of the input. Its tables then have `_partition`.
+    partitions: Partitions | None = None
 
 
 class Intake:
@@ -59,6 +63,7 @@ class Intake:
         self._sequence = 0
         self._last: int | None = None  # last timestamp, as another node reports it
         self._halting, self._steps = False, list[int]()  # whether time halts only at the given steps
+        self._partitions: PartitionClock | None = None  # for a log of several partitions
         self.ended = False
 
     def take_in(self, given: StreamInput) -> tuple[int, int]:
@@ -68,8 +73,12 @@ class Intake:
             self._forget()
         for table in given.tables:
             if table.num_rows:
-                kept, dropped = self._add(table)
+                kept, dropped = self._add_partitioned(table) if PARTITION in table.column_names else self._add(table)
                 accepted, late = accepted + kept, late + dropped
+        if given.partitions is not None:
+            clock = self._partition_clock()
+            clock.settle(given.partitions)
+            self._clock = max(self._clock, clock.watermark)
         if given.progress_us is not None:
             self._clock = max(self._clock, given.progress_us - self.stream.lateness_us)
         self.ended = self.ended or given.ended
@@ -99,6 +108,32 @@ class Intake:
                 self._parts.append((columns, ts))
                 accepted += len(ts)
         return accepted, dropped
+
+    def _add_partitioned(self, table: pa.Table) -> tuple[int, int]:
+        """Adds tuples with their partitions, which the waiting columns keep as numbers in a last column."""
+        clock, accepted, dropped = self._partition_clock(), 0, 0
+        schema = arrow_schema(self.stream.schema).append(pa.field(PARTITION, pa.int64()))
+        for batch in table.to_batches():
+            if not batch.num_rows:
+                continue
+            codes = clock.codes(batch.column(PARTITION))
+            arrays = [batch.column(f.name).cast(f.type) for f in schema if f.name != PARTITION]
+            columns = pa.RecordBatch.from_arrays([*arrays, pa.array(codes)], schema=schema)
+            given = np.asarray(batch.column("_ts").to_numpy(zero_copy_only=False), dtype=np.int64)
+            ts, late = clock.admit(given, codes, self._released)
+            if late is not None:
+                columns, ts = filter_columns(columns, ~late), ts[~late]
+                dropped += int(late.sum())
+            if len(ts):
+                self._parts.append((columns, ts))
+                accepted += len(ts)
+        self._newest = max(self._newest, clock.newest)
+        return accepted, dropped
+
+    def _partition_clock(self) -> PartitionClock:
+        if self._partitions is None:
+            self._partitions = PartitionClock(self.stream.lateness_us, raising=self.stream.timestamp is None)
+        return self._partitions
 
     def hand_on(self, block: StreamBlock) -> None:
         """Adds tuples that another intake of the stream has released."""
@@ -131,7 +166,7 @@ class Intake:
         if self.ended:
             return FOREVER
         # Of a link only watermark rows count: tuples beyond the end may be here before the end is known.
-        if self.stream.source.name == LINK:
+        if self.stream.source.name == LINK or self._partitions is not None:
             return self._clock
         return max(self._clock, self._newest - self.stream.lateness_us if self._newest != BEFORE_TIME else BEFORE_TIME)
 
@@ -165,6 +200,8 @@ class Intake:
             if split < len(ts):
                 self._parts.insert(0, (columns.slice(split), ts[split:]))
         columns, ts = self._joined(pieces)
+        if PARTITION in columns.schema.names:
+            columns = columns.select(columns.schema.names[:-1])
         numbers = np.arange(self._sequence, self._sequence + len(ts))
         self._sequence += len(ts)
         return StreamBlock(columns, ts, numbers)
@@ -172,12 +209,26 @@ class Intake:
     def _put_in_order(self) -> None:
         """Orders the waiting tuples by time, those of one instant in the order of the log. Most logs are in order; then
         nothing is copied."""
+        if self._partitions is not None:
+            self._order_by_partition(self._partitions)
+            return
         inside = all(bool(np.all(ts[1:] >= ts[:-1])) for _, ts in self._parts)
         if inside and all(a[1][-1] <= b[1][0] for a, b in itertools.pairwise(self._parts)):
             return
         columns, ts = self._joined(self._parts)
         order = np.argsort(ts, kind="stable")
         self._parts = [(take_columns(columns, order), ts[order])]
+
+    def _order_by_partition(self, clock: PartitionClock) -> None:
+        if not self._parts:
+            return
+        columns, ts = self._joined(self._parts)
+        ranks = clock.ranks(np.asarray(columns.column(PARTITION).to_numpy(zero_copy_only=False), np.int64))
+        later = ts[1:] > ts[:-1]
+        if not bool(np.all(later | ((ts[1:] == ts[:-1]) & (ranks[1:] >= ranks[:-1])))):
+            order = np.lexsort((ranks, ts))  # stable: within a partition the order of the log stays
+            columns, ts = take_columns(columns, order), ts[order]
+        self._parts = [(columns, ts)]
 
     def _joined(self, parts: list[tuple[pa.RecordBatch, Ints]]) -> tuple[pa.RecordBatch, Ints]:
         if not parts:
@@ -199,7 +250,8 @@ class Intake:
 
     def state(self) -> State:
         columns, ts = self._joined(self._parts)
-        return {
+        partitions = {} if self._partitions is None else {"partitions": self._partitions.state()}
+        return partitions | {
             "columns": columns,
             "ts": ts,
             "newest": self._newest,
@@ -217,3 +269,5 @@ class Intake:
         self._newest, self._clock, self._released = state["newest"], state["clock"], state["released"]
         self._sequence, self.ended = state["sequence"], state["ended"]
         self._last, self._steps, self._halting = state["last"], list(state["steps"]), state["halting"]
+        if "partitions" in state:
+            self._partition_clock().load(state["partitions"])

@@ -37,6 +37,8 @@ class ConnectorSpec:
     aliases: tuple[str, ...] = ()
     is_pushed: bool = False  # whether senders push its tuples, so that they pass through an ingest queue
     source_options: dict[str, OptionKind] = field(default_factory=dict)  # further ones, in FROM only
+    has_partitions: bool = False  # whether it reads partitions, each in order by itself, that may be idle
+    can_shed: bool = True  # whether SHED works: a replay must find the arrival times again
 
 
 _DURATION = re.compile(

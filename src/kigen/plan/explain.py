@@ -122,6 +122,8 @@ def _stream_text(stream: SourceStream) -> str:
         parts.append(f"timestamp {stream.schema[stream.timestamp].name}")
     if stream.lateness_us:
         parts.append(f"lateness {duration_text(stream.lateness_us)}")
+    if stream.idle_us is not None:
+        parts.append(f"idle {duration_text(stream.idle_us)}")
     if stream.ahead_us is not None:
         parts.append(f"ahead {duration_text(stream.ahead_us)}")
     if stream.on_error_skip:

@@ -29,9 +29,8 @@ def fingerprint(
     app: App, lifetime: str, draining: bool, output: str | None, version: str, sliced: list[str]
 ) -> dict[str, Any]:
     """Returns the fingerprint as JSON. `sliced` lists the tasks whose slices run separately: their state differs."""
-    live = (
-        {stream.name for stream in app.streams if stream.source.name.lower() == "synthetic"} if not draining else set()
-    )
+    endless = () if draining else ("synthetic", "kafka")
+    live = {stream.name for stream in app.streams if stream.source.name.lower() in endless}
     return {
         "format": FORMAT,
         "kigen": version,
@@ -86,7 +85,7 @@ def _parts(declared: SourceStream | Query) -> dict[str, str]:
 
     A clause that older versions did not have is left out if the app does not use it.
     """
-    later = {"ahead_us"} if getattr(declared, "ahead_us", None) is None else set()
+    later = {name for name in ("ahead_us", "idle_us") if getattr(declared, name, None) is None}
     return {f.name: _digest(getattr(declared, f.name)) for f in fields(declared) if f.name not in {"name", *later}}
 
 
@@ -99,6 +98,7 @@ _CLAUSES = {
     "source": "FROM",
     "timestamp": "TIMESTAMP BY",
     "lateness_us": "LATENESS",
+    "idle_us": "IDLE",
     "ahead_us": "AHEAD",
     "on_error_skip": "ON ERROR",
     "shed": "SHED",

@@ -6,6 +6,7 @@ same order.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 from pathlib import Path
@@ -31,3 +32,8 @@ def key_secret(checkpoint: Path, sync: bool) -> int:
     except ValueError as error:
         todo = "Restore it from a backup, or start from the beginning with another --checkpoint directory"
         raise DamagedFile(str(file), "it does not hold a secret", todo) from error
+
+
+def run_name(secret: int) -> str:
+    """Returns a name for all runs on the checkpoint, which may be shown: the secret cannot be computed from it."""
+    return hashlib.blake2b(secret.to_bytes(8, "little"), digest_size=8, person=b"kigen run").hexdigest()

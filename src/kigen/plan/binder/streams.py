@@ -23,6 +23,8 @@ def bind_stream(source: Source, decl: StreamDecl) -> SourceStream:
     if decl.ahead_us is not None and decl.timestamp is None:
         hint = "leave AHEAD out, or name the timestamp column with TIMESTAMP BY"
         errors.append(source.error(decl.name.span, f"AHEAD of stream {decl.name.text} needs TIMESTAMP BY", hint))
+    if connector is not None:
+        errors += _time_clauses(source, decl, connector)
     shed: Shed | None = None
     if decl.shed is not None and len(schema) == len(decl.columns):
         try:
@@ -43,7 +45,23 @@ def bind_stream(source: Source, decl: StreamDecl) -> SourceStream:
         shed,
         decl.buffer,
         decl.ahead_us,
+        decl.idle_us,
     )
+
+
+def _time_clauses(source: Source, decl: StreamDecl, connector: Connector) -> list[CqlError]:
+    """Returns what is wrong with clauses that only some connectors can follow."""
+    errors: list[CqlError] = []
+    spec, name = CONNECTORS[connector.name], decl.name.text
+    if decl.idle_us is not None and not spec.has_partitions:
+        partitioned = ", ".join(c.name for c in CONNECTORS.values() if c.has_partitions)
+        hint = f"leave IDLE out: only connectors that read partitions have it ({partitioned})"
+        errors.append(source.error(decl.name.span, f"stream {name} has no partitions that could be idle", hint))
+    if decl.shed is not None and not spec.can_shed:
+        hint = "write BUFFER n, which drops the oldest tuples, or a FIRM deadline"
+        message = f"SHED needs arrival times that a replay finds again, which {spec.name} does not have"
+        errors.append(source.error(decl.name.span, message, hint))
+    return errors
 
 
 def _schema(source: Source, decl: StreamDecl, errors: list[CqlError]) -> Schema:

@@ -90,6 +90,8 @@ class DueTasks:
         if self._with_watermark_rows[index] and queue.passed > _KEPT_WATERMARKS:
             return True
         target_us = self._target_us(index, queue)
+        if target_us is not None and queue.wants_step():
+            return True
         reaches_us = None if target_us is None else queue.reaches_us(self._lateness_us)
         return target_us is not None and reaches_us is not None and reaches_us >= target_us
 

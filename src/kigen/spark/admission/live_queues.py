@@ -119,6 +119,13 @@ class TaskQueue:
         known = [_less(self._cursors[a.name]["progress"], lateness_us[a.name]) for a in self._open()]
         return None if any(at is None for at in known) else min((at for at in known if at is not None), default=None)
 
+    def wants_step(self) -> bool:
+        """Returns whether the silence of a stream, all of which the task has read, moves its watermark."""
+        return any(
+            a.known == self._cursors[a.name]["index"] and a.source.wants_step(self._cursors[a.name].get("at"))
+            for a in self._open()
+        )
+
     def _open(self) -> list[StreamArrivals]:
         return [a for a in self._arrivals if not self._cursors[a.name]["ended"]]
 

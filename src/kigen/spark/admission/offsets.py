@@ -102,8 +102,14 @@ def initial_offset(
     for task in tasks:
         live = [name for name in task.streams if sources[name].live]
         for place in range((slices or {}).get(task.name, 1) if live else 0):
-            queues[queue_of(task.name, place)] = {name: {"index": 0, "progress": None, "ended": False} for name in live}
+            queues[queue_of(task.name, place)] = {name: _first_cursor(sources[name].initial()) for name in live}
     return Offset(0, started_us, started_us, logs, [], queues, {})
+
+
+def _first_cursor(initial: Position) -> Json:
+    """Returns the cursor of a task before the first batch, with the position of a source that has positions."""
+    at = {"at": initial} if len(initial) > 1 else {}
+    return {"index": 0, "progress": None, "ended": False, **at}
 
 
 def batch_of(start: Offset, end: Offset, tasks: Iterable[Task]) -> dict[str, Json]:

@@ -200,7 +200,7 @@ def _inputs(read: ReadRanges) -> dict[str, StreamInput]:
         given = inputs.setdefault(piece.stream, StreamInput(tables=[], progress_us=None, ended=False))
         if rows.given is None:
             given.tables.append(rows.table)
-            given.progress_us, given.ended = piece.progress_us, piece.ended
+            given.progress_us, given.ended, given.partitions = piece.progress_us, piece.ended, rows.partitions
             continue
         if rows.given.jump is not None:  # rows before a gap are not needed
             given.tables, given.steps_us = [], []
