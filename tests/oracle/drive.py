@@ -12,6 +12,7 @@ import pyarrow as pa
 from oracle.compare import Line, judge, line_difference, lines_of_table, same_names, shown_columns, whole_app
 from oracle.evaluate import ARROW, Oracle, connection
 from oracle.generate import generate, generate_family
+from oracle.join_texts import generate_joins
 from oracle.render_cql import app_text
 from oracle.shapes import App, Stream
 from oracle.shrink import shrink
@@ -211,3 +212,9 @@ def _failures_of_text(app: App) -> list[str]:
 @cache
 def _connection() -> duckdb.DuckDBPyConnection:
     return connection()
+
+
+def judged_joins(seed: int) -> str:
+    """Judges an app of joins with partners."""
+    found = _failures_of_text(app := generate_joins(seed))
+    return "\n".join([*found[:3], whole_app(app)]) if found else ""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 from oracle.render_sql import DUCKDB_TYPES, Sql
-from oracle.shapes import App, Body, Col, Query, Row, Windowed, end_of, windows_of
+from oracle.shapes import App, Body, Col, Query, Row, Text, Windowed, end_of, windows_of
 from oracle.windows import Interval, Tuple, lifetimes, tie_order
 
 Bag = Counter[Row]
@@ -100,6 +100,8 @@ class Oracle:
         instants = self.instants(body, upto)
         windows = list(dict.fromkeys(windows_of(self.app, body)))
         names = {w: f"w{k}" for k, w in enumerate(windows)}
+        if isinstance(body, Text):
+            return self._evaluate_text(body, cols, names, instants, upto)
         ctes = []
         for w, name in names.items():
             self.con.register(f"alive_{name}", self._ranges(w, instants, upto))
@@ -114,6 +116,28 @@ class Oracle:
         for row in rows:
             bags[row[0]][row[1:]] += 1
         return Relation(instants, bags)
+
+    def _evaluate_text(
+        self, body: Text, cols: Sequence[Col], names: dict[Windowed, str], instants: list[int], upto: int
+    ) -> Relation:
+        """Asks for one instant after the other: a text cannot be written for all of them at once."""
+        for w, name in names.items():
+            self.con.register(f"alive_{name}", self._ranges(w, instants, upto))
+            self.con.execute(f"CREATE OR REPLACE TEMP TABLE all_{name} AS FROM alive_{name}")
+            self.con.unregister(f"alive_{name}")
+        kept = {w: ", ".join(f"c{k}" for k in range(len(w.cols))) for w in names}
+        sql = Sql(
+            self.app,
+            lambda w: f"(SELECT {kept[w]} FROM all_{names[w]} WHERE _lo <= $at AND $at < _hi)",
+            batched=False,
+        ).body(body)
+        shown = ", ".join(plain_value(f"c{k}", c.type) for k, c in enumerate(cols))
+        aliases = ", ".join(f"c{k}" for k in range(len(cols)))
+        asked = f"SELECT {shown} FROM ({sql}) AS _all({aliases})"
+        return Relation(
+            instants,
+            [Counter(self.con.execute(asked.replace("$at", str(i))).fetchall()) for i in range(len(instants))],
+        )
 
     def _ranges(self, window: Windowed, instants: Sequence[int], upto: int) -> pa.Table:
         """Returns the windowed tuples, each with the range of instants (as numbers) at which it is alive."""
@@ -151,8 +175,9 @@ class Oracle:
                 marks = ", ".join("make_timestamp(?::BIGINT)" if c.type == "TIMESTAMP" else "?" for c in w.cols)
                 self.con.executemany(f"INSERT INTO {names[w]} VALUES ({marks})", rows)
         shown = ", ".join(plain_value(f"c{k}", c.type) for k, c in enumerate(query.cols))
+        aliases = ", ".join(f"c{k}" for k in range(len(query.cols)))
         sql = Sql(self.app, names.__getitem__, batched=False).body(query.body)
-        return Counter(self.con.execute(f"SELECT {shown} FROM ({sql})").fetchall())
+        return Counter(self.con.execute(f"SELECT {shown} FROM ({sql}) AS _all({aliases})").fetchall())
 
 
 def plain_value(column: str, kind: str) -> str:

@@ -8,7 +8,22 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from oracle.shapes import Agg, App, Body, Derived, Expr, Named, Query, Ref, Select, SetOp, Source, Stream, Windowed
+from oracle.shapes import (
+    Agg,
+    App,
+    Body,
+    Derived,
+    Expr,
+    Named,
+    Query,
+    Ref,
+    Select,
+    SetOp,
+    Source,
+    Stream,
+    Text,
+    Windowed,
+)
 
 
 @dataclass(frozen=True)
@@ -114,6 +129,8 @@ def body_text(body: Body) -> str:
     some other places."""
     if isinstance(body, Select):
         return select_text(body)
+    if isinstance(body, Text):
+        return body.template.format(*(f"{s.source} [{s.window.text}]" for s in body.sources))
     left, right = body_text(body.left), body_text(body.right)
     intersects = body.op.startswith("INTERSECT")
     spare = len(left) % 4 == 0

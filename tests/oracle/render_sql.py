@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from oracle.shapes import Agg, App, Body, Expr, Named, Part, Ref, Select, SetOp, Source, Windowed, windows_of
+from oracle.shapes import Agg, App, Body, Expr, Named, Part, Ref, Select, SetOp, Source, Text, Windowed, windows_of
 
 DUCKDB_TYPES = {
     "BOOLEAN": "BOOLEAN",
@@ -31,7 +31,13 @@ class Sql:
     def body(self, body: Body) -> str:
         if isinstance(body, SetOp):
             return f"({self.body(body.left)}) {body.op} ({self.body(body.right)})"
+        if isinstance(body, Text):
+            return body.template.format(*(self._named(source) for source in body.sources))
         return self._select(body)
+
+    def _named(self, source: Windowed) -> str:
+        names = ", ".join(f'c{k} AS "{c.name}"' for k, c in enumerate(source.cols))
+        return f"(SELECT {names} FROM {self.table(source)})"
 
     def _select(self, s: Select) -> str:
         exprs = [f"CAST({text(e)} AS {DUCKDB_TYPES[e.type]}) AS c{k}" for k, (e, _) in enumerate(s.items)]

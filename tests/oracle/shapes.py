@@ -117,7 +117,16 @@ class SetOp:
     cols: tuple[Col, ...]
 
 
-Body = Select | SetOp
+@dataclass(frozen=True)
+class Text:
+    """A body as text that means the same in both languages, with `{0}`, `{1}`, ... in place of its windowed streams.
+    `cql` replaces the text where CQL writes something else, as for the names of tables."""
+
+    template: str
+    sources: tuple[Windowed, ...]
+
+
+Body = Select | SetOp | Text
 
 
 @dataclass(frozen=True)
@@ -177,6 +186,8 @@ def sources_of(body: Body) -> list[Source]:
     """Returns the FROM items of a body, those of nested sub-queries included."""
     if isinstance(body, SetOp):
         return sources_of(body.left) + sources_of(body.right)
+    if isinstance(body, Text):
+        return list(body.sources)
     found: list[Source] = []
     for source in body.sources:
         found.append(source)

@@ -11,7 +11,7 @@ from kigen.lifetimes.joins.shared_join import SHARED_JOIN
 from kigen.lifetimes.joins.shares import JOIN_SHARE
 from kigen.lifetimes.operator_spec import OperatorSpec
 from kigen.lifetimes.relation_to_stream import TO_STREAM
-from kigen.lifetimes.sets.counting import DISTINCT, EXCEPT, INTERSECT
+from kigen.lifetimes.sets.counting import DISTINCT, EXCEPT, INTERSECT, MATCHING
 from kigen.lifetimes.windows.negatives import WINDOW
 from kigen.plan.logical import PlanNode
 
@@ -20,6 +20,7 @@ OPERATORS: tuple[OperatorSpec[Any], ...] = (
     select.FILTER,
     select.PROJECT,
     select.UNION_ALL,
+    select.OUTER_JOIN,
     JOIN,
     SHARED_JOIN,
     JOIN_SHARE,
@@ -27,6 +28,7 @@ OPERATORS: tuple[OperatorSpec[Any], ...] = (
     DISTINCT,
     EXCEPT,
     INTERSECT,
+    MATCHING,
     TO_STREAM,
 )
 

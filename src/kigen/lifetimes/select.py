@@ -16,7 +16,7 @@ from kigen.lifetimes.keys.row_keys import mix
 from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.operator_spec import Columns, OperatorSpec, same_columns
 from kigen.plan.expressions.columns import columns_of
-from kigen.plan.logical import Filter, Project, UnionAll
+from kigen.plan.logical import Filter, OuterJoin, Project, UnionAll
 from kigen.plan.types import arrow_schema
 
 
@@ -93,3 +93,4 @@ def _project_needs(node: Project, needed: Columns) -> list[Columns]:
 FILTER = OperatorSpec(Filter, lambda node, task: FilterOperator(node), _filter_needs)
 PROJECT = OperatorSpec(Project, lambda node, task: ProjectOperator(node, task.needed), _project_needs)
 UNION_ALL = OperatorSpec(UnionAll, lambda node, task: UnionOperator(node, task.number, task.signed), same_columns)
+OUTER_JOIN = OperatorSpec(OuterJoin, lambda node, task: UnionOperator(node, task.number, task.signed), same_columns)

@@ -1,5 +1,5 @@
-"""DISTINCT, EXCEPT and INTERSECT, with and without ALL: one operator that counts equal rows on the left and on the
-right.
+"""DISTINCT, EXCEPT and INTERSECT, with and without ALL, and rows with or without a partner: one operator that counts
+equal rows on the left and on the right.
 
 The number of copies of a row in the result is a function of the two counts. Where it rises, copies open. Where it
 falls, the oldest copies close, so births and deaths pair by their rank within the row. A copy's id follows from the
@@ -24,7 +24,7 @@ from kigen.lifetimes.operator import Closed, Message, Opened, Operator, as_block
 from kigen.lifetimes.operator_spec import OperatorContext, OperatorSpec
 from kigen.lifetimes.sweeps.lifecycle import Events, Lifecycle
 from kigen.lifetimes.sweeps.sweep import Runs, changes, group_runs
-from kigen.plan.logical import Distinct, Except, Intersect, PlanNode
+from kigen.plan.logical import Distinct, Except, Intersect, Matching, PlanNode
 
 Copies = Callable[[Ints, Ints], Ints]  # copies of a row in the result, from its counts on the left and on the right
 _RIGHT = np.int64(1 << 32)
@@ -177,6 +177,14 @@ def _intersect_all(left: Ints, right: Ints) -> Ints:
     return np.minimum(left, right)
 
 
+def _matching(left: Ints, right: Ints) -> Ints:
+    return np.where(right > 0, left, 0)
+
+
+def _not_matching(left: Ints, right: Ints) -> Ints:
+    return np.where(right > 0, 0, left)
+
+
 def _build_except(node: Except, task: OperatorContext) -> CountingOperator:
     return CountingOperator(node, task, _except_all if node.all else _except)
 
@@ -188,3 +196,6 @@ def _build_intersect(node: Intersect, task: OperatorContext) -> CountingOperator
 DISTINCT = OperatorSpec(Distinct, lambda node, task: CountingOperator(node, task, _distinct))
 EXCEPT = OperatorSpec(Except, _build_except)
 INTERSECT = OperatorSpec(Intersect, _build_intersect)
+MATCHING = OperatorSpec(
+    Matching, lambda node, task: CountingOperator(node, task, _matching if node.occurs else _not_matching)
+)

@@ -14,7 +14,7 @@ from kigen.language.app_text import span_of
 from kigen.language.errors import CqlError, CqlErrors
 from kigen.plan.binder.expressions.binding import AGGREGATES, check_scalar, place_of, resolve, typed
 from kigen.plan.binder.expressions.terms import Ref, Term, same
-from kigen.plan.binder.from_clause.joins import Base
+from kigen.plan.binder.from_clause.conjuncts import Base
 from kigen.plan.binder.scope import Scope
 from kigen.plan.logical import Agg, AggFunc, Aggregate, Expr, PlanNode, Project, Window
 from kigen.plan.types import Type

@@ -74,7 +74,7 @@ def _both(catalog: Catalog, node: exp.SetOperation) -> tuple[Relation, Relation]
 
 
 def _flat(node: PlanNode) -> tuple[PlanNode, ...]:
-    return node.inputs if isinstance(node, UnionAll) else (node,)
+    return node.inputs if type(node) is UnionAll else (node,)
 
 
 def _unified(catalog: Catalog, node: exp.SetOperation, left: Relation, right: Relation) -> tuple[Relation, Relation]:

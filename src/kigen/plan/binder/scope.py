@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from kigen.language.app_text import Source, Span, span_of
 from kigen.language.errors import CqlError, suggest
-from kigen.plan.logical import PlanNode
+from kigen.plan.logical import Expr, PlanNode, Project
 from kigen.plan.types import Type
 
 
@@ -41,6 +41,7 @@ class Scope:
     source: Source
     inputs: list[Input] = field(default_factory=list)
     merged: dict[int, int] = field(default_factory=dict)  # USING: right column -> left column merged with it
+    fused: dict[int, int] = field(default_factory=dict)  # USING of RIGHT and FULL joins: left column -> column of both
 
     def add(self, alias: str | None, relation: Relation, called: str | None, span: Span) -> Input:
         if alias is not None and any(i.alias is not None and i.alias.lower() == alias.lower() for i in self.inputs):
@@ -52,6 +53,17 @@ class Scope:
         entry = Input(alias, relation, len(self.types), called, span)
         self.inputs.append(entry)
         return entry
+
+    def fuse(self, left: int, right: int, expr: Expr) -> int:
+        """Adds a column that stands for a left and a right column where they are named without a table."""
+        name = self.names[left]
+        node = Project(self.inputs[0].relation.node, (expr,), (name,))
+        position = self.add(None, Relation(node, (name,)), None, (0, 1)).offset
+        for shown in (left, *(p for p, q in self.fused.items() if q == left)):
+            self.fused[shown] = position
+        for hidden in (left, right, *(p for p, q in self.merged.items() if q in (left, right))):
+            self.merged[hidden] = position
+        return position
 
     @property
     def types(self) -> tuple[Type, ...]:
@@ -73,7 +85,11 @@ class Scope:
     def star(self, table: exp.Identifier | None = None) -> list[tuple[int, str]]:
         inputs = self.inputs if table is None else [self._input(table)]
         columns = [(i.offset + k, name) for i in inputs for k, name in enumerate(i.relation.names)]
-        return [c for c in columns if table is not None or c[0] not in self.merged]
+        if table is not None:
+            return columns
+        fused = set(self.fused.values())
+        shown = [(self.fused.get(position, position), name) for position, name in columns if position not in fused]
+        return [c for c in shown if c[0] not in self.merged]
 
     def find(self, column: exp.Column, since: int = 0) -> int | None:
         """Returns the position of a column; None if no column has that name. Raises if the name is ambiguous or its

@@ -20,8 +20,9 @@ from kigen.plan.binder.error_collector import ErrorCollector
 from kigen.plan.binder.expressions.binding import AGGREGATES, check_scalar, place_of, predicate, resolve, typed
 from kigen.plan.binder.expressions.duckdb_types import label
 from kigen.plan.binder.expressions.terms import Term
-from kigen.plan.binder.from_clause.inputs import Conjunct, FromBinder, conjuncts
-from kigen.plan.binder.from_clause.joins import Base, filtered, join_inputs
+from kigen.plan.binder.from_clause.conjuncts import Base, Conjunct, conjuncts
+from kigen.plan.binder.from_clause.inputs import FromBinder
+from kigen.plan.binder.from_clause.joins import filtered, join_inputs
 from kigen.plan.binder.outputs import project, unique
 from kigen.plan.binder.scope import Relation
 from kigen.plan.expressions.columns import bare
@@ -134,13 +135,13 @@ class SelectBinder:
             check_scalar(self.source, where.this, "WHERE")
             term = resolve(self.scope, where.this, self.aliases, clause="WHERE")
             predicate(term, self.scope.types, "WHERE")
-            if len(self.scope.inputs) == 1:
+            if len(self.sources.leaves) == 1:
                 return filtered(self._joined([]), [(term, "WHERE")])
             return self._joined(self.sources.conjuncts + conjuncts(where.this, term, self.scope.types, "WHERE"))
         return self._joined(self.sources.conjuncts)  # continue, to find more errors
 
     def _joined(self, found: list[Conjunct]) -> Base:
-        return join_inputs(self.scope, found, self.catalog.rates)
+        return join_inputs(self.sources.leaves, self.scope.types, found, self.catalog.rates)
 
     def _is_aggregate(self) -> bool:
         if self.select.args.get("group") or self.select.args.get("having"):

@@ -7,7 +7,7 @@ resolved every name. An expression is text that DuckDB evaluates over those posi
 from kigen.plan.logical.app import LINK, App, Connector, Query, Shed, SourceStream
 from kigen.plan.logical.node import BinaryNode, PlanNode, UnaryNode
 from kigen.plan.logical.relational import Aggregate, Filter, Join, Project
-from kigen.plan.logical.sets import Distinct, Except, Intersect, UnionAll
+from kigen.plan.logical.sets import Distinct, Except, Intersect, Matching, OuterJoin, UnionAll
 from kigen.plan.logical.streams import Received, Scan, StreamKind, ToStream, Window, WindowKind
 from kigen.plan.logical.terms import Agg, AggFunc, Comparison, Expr, Place
 
@@ -26,6 +26,8 @@ __all__ = [
     "Filter",
     "Intersect",
     "Join",
+    "Matching",
+    "OuterJoin",
     "Place",
     "PlanNode",
     "Project",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from kigen.plan.estimates import ENDLESS, Rates
@@ -35,6 +35,17 @@ class UnionAll(PlanNode):
 
     def most_rows(self, rates: Rates) -> float:
         return min(ENDLESS, sum(child.most_rows(rates) for child in self.inputs))
+
+
+@dataclass(frozen=True)
+class OuterJoin(UnionAll):
+    """An outer join: the pairs, and the rows without a partner (kigen.plan.binder.from_clause.partners). `text` says
+    for people what was written."""
+
+    text: str = field(default="outer join", compare=False)
+
+    def label(self) -> str:
+        return self.text
 
 
 class _KeepsDifferentRows(PlanNode):
@@ -88,3 +99,30 @@ class Intersect(_SetOperation):
 
     def has_one_row(self) -> bool:
         return self.left.has_one_row() or self.right.has_one_row()
+
+
+@dataclass(frozen=True)
+class Matching(_KeepsDifferentRows, BinaryNode):
+    """The rows of the left input that occur in the right one (`occurs`), or that do not, as often as in the left
+    input."""
+
+    occurs: bool
+
+    @property
+    def schema(self) -> Schema:
+        return self.left.schema
+
+    def label(self) -> str:
+        return f"rows {'with' if self.occurs else 'without'} a partner"
+
+    def rows_text(self) -> str:
+        return self.label()
+
+    def state_text(self, count: int) -> str:
+        return f"{self.label()}: {counted(count, 'different row')}"
+
+    def kept_for_ever(self, stream: str) -> str | None:
+        return f"a join keeps every different row of {stream} for ever" if many_values(self.schema) else None
+
+    def has_one_row(self) -> bool:
+        return self.left.has_one_row()

@@ -15,44 +15,28 @@ from kigen.language.app_text import Source, Span, span_of
 from kigen.language.errors import CqlError, CqlErrors
 from kigen.plan.binder.catalog import AlreadyReported, Catalog
 from kigen.plan.binder.expressions.binding import place_of, predicate, resolve
-from kigen.plan.binder.expressions.duckdb_types import Types
 from kigen.plan.binder.expressions.terms import Ref, Term
+from kigen.plan.binder.from_clause.conjuncts import Base, Conjunct, Leaf, conjuncts
+from kigen.plan.binder.from_clause.joins import join_inputs
+from kigen.plan.binder.from_clause.outer import OUTER, joined_with_partners
 from kigen.plan.binder.scope import Relation, Scope
-from kigen.plan.expressions.raising import may_raise
+from kigen.plan.expressions.columns import bare
+from kigen.plan.join_building import as_double
+from kigen.plan.logical import Expr, Project
 
 BindBody = Callable[[Catalog, exp.Expr], Relation]
+_KINDS = {"SEMI": "SEMI", "ANTI": "ANTI", "LEFT SEMI": "SEMI", "LEFT ANTI": "ANTI"} | {
+    f"{side}{outer}": side for side in OUTER for outer in ("", " OUTER")
+}
 
 
 @dataclass(frozen=True)
-class Conjunct:
-    """One condition of WHERE, ON or USING. The `sides` of an equality may become join keys. A `safe` condition cannot
-    raise on any row (kigen.plan.expressions.raising), so it may be tested earlier than it was written."""
+class Mark:
+    """Where a group of inputs begins: in the scope, among the leaves, among the conditions."""
 
-    term: Term | None  # None: USING, which has only its sides
-    sides: tuple[Term, Term] | None
-    safe: bool
-    clause: str = "WHERE"
-
-    def positions(self) -> frozenset[int]:
-        if self.term is not None:
-            return self.term.positions()
-        assert self.sides is not None
-        return self.sides[0].positions() | self.sides[1].positions()
-
-
-def conjuncts(node: exp.Expr, term: Term, types: Types, clause: str) -> list[Conjunct]:
-    """Cuts a condition at its ANDs. `types` are those of the scope's columns."""
-    inner = node.this if isinstance(node, exp.Paren) else node
-    if isinstance(inner, exp.And) and span_of(inner.this) and span_of(inner.expression):
-        return conjuncts(inner.this, term, types, clause) + conjuncts(inner.expression, term, types, clause)
-    span = span_of(node)
-    part = term if span is None else term.part(span)
-    sides = None
-    if isinstance(inner, exp.EQ):
-        left, right = span_of(inner.this), span_of(inner.expression)
-        if left and right:
-            sides = (term.part(left), term.part(right))
-    return [Conjunct(part, sides, not may_raise(part.sql().text, types), clause)]
+    inputs: int
+    leaves: int
+    conjuncts: int
 
 
 class FromBinder:
@@ -60,13 +44,17 @@ class FromBinder:
         self.catalog, self.bind_body = catalog, bind_body
         self.source: Source = catalog.source
         self.scope = Scope(self.source)
+        self.leaves: list[Leaf] = []
         self.conjuncts: list[Conjunct] = []
+
+    def _mark(self) -> Mark:
+        return Mark(len(self.scope.inputs), len(self.leaves), len(self.conjuncts))
 
     def bind(self, select: exp.Select) -> None:
         """Binds all inputs; errors in several of them are reported together."""
         errors: list[CqlError] = []
         broken = False
-        group = 0
+        group = self._mark()
         for node in (select.args["from_"].this, *(select.args.get("joins") or [])):
             try:
                 if isinstance(node, exp.Join):
@@ -86,7 +74,7 @@ class FromBinder:
             raise AlreadyReported
 
     def _table(self, node: exp.Expr) -> None:
-        start = len(self.scope.inputs)
+        start = self._mark()
         alias = node.args.get("alias")
         for unwanted in ("pivots", "sample", "laterals", "ordinality", "when", "version"):
             if node.args.get(unwanted):
@@ -102,18 +90,24 @@ class FromBinder:
             return
         elif isinstance(node, exp.Subquery):
             relation, called = self.bind_body(self.catalog, node.this), None
+        elif isinstance(node, exp.Lateral):
+            raise self.source.error(
+                self._word_before(node, "LATERAL"),
+                "LATERAL is not part of CQL",
+                "join with a subquery in FROM, with the condition in ON",
+            )
         else:
             raise self.source.error(
                 place_of(self.source, node),
                 "only streams, queries and subqueries can be in FROM",
                 "write stream [window]",
             )
-        self.scope.add(
-            alias.name if alias and alias.name else called,
-            self._renamed(relation, alias),
-            called,
-            place_of(self.source, node),
+        place = place_of(self.source, node)
+        entry = self.scope.add(
+            alias.name if alias and alias.name else called, self._renamed(relation, alias), called, place
         )
+        places = {entry.offset + i: i for i in range(len(entry.relation.names))}
+        self.leaves.append(Leaf(Base(entry.relation.node, places), place))
         for join in node.args.get("joins") or []:
             self._join(join, start)
 
@@ -127,34 +121,71 @@ class FromBinder:
         names = tuple(c.name for c in columns) + relation.names[len(columns) :]
         return Relation(relation.node, names)
 
-    def _join(self, join: exp.Join, group: int) -> int:
+    def _join(self, join: exp.Join, group: Mark) -> Mark:
         """Adds the input and conditions of a join; returns where its comma-separated group begins."""
-        self._check_kind(join)
-        before = len(self.scope.inputs)
+        outer = self._outer_kind(join)
+        before = self._mark()
         on, using, kind = join.args.get("on"), join.args.get("using"), join.args.get("kind")
         comma = not (on or using or kind or join.args.get("side") or self._starts_with_join(join))
         self._table(join.this)
         if comma:
             return before
+        found: list[Conjunct] = []
         if on is not None:
-            term = resolve(self.scope, on, since=group, clause="ON")
+            term = resolve(self.scope, on, since=group.inputs, clause="ON")
             predicate(term, self.scope.types, "ON")
-            self.conjuncts += conjuncts(on, term, self.scope.types, "ON")
+            found = conjuncts(on, term, self.scope.types, "ON")
         elif using:
-            for column in using:
-                self._using(column, group, before)
+            found = [self._using(column, group, before) for column in using]
         elif kind != "CROSS":
+            name = f"{outer} JOIN" if outer else "JOIN"
+            other = "" if outer else ", or CROSS JOIN"
             raise self.source.error(
-                self._join_words(join), "JOIN needs a condition", "write JOIN ... ON a.x = b.x, or CROSS JOIN"
+                self._join_words(join), f"{name} needs a condition", f"write {name} ... ON a.x = b.x{other}"
             )
+        if outer is None:
+            self.conjuncts += found
+        else:
+            self._join_partners(outer, group, before, found, place_of(self.source, join.this))
         return group
 
-    def _using(self, column: exp.Expr, group: int, before: int) -> None:
+    def _join_partners(self, kind: str, group: Mark, before: Mark, found: list[Conjunct], place: Span) -> None:
+        """Replaces the leaves of the group by one: their join with the inputs that were added since `before`."""
+        left = self._joined(self.leaves[group.leaves : before.leaves], group.conjuncts, before.conjuncts)
+        right = self._joined(self.leaves[before.leaves :], before.conjuncts, None)
+        base = joined_with_partners(kind, left, right, found, place)
+        if kind in ("RIGHT", "FULL"):
+            base = self._fused(kind, base, [c.sides for c in found if c.sides is not None and c.clause == "USING"])
+        if kind not in OUTER:  # the right side is not visible any more
+            del self.scope.inputs[before.inputs :]
+            known = len(self.scope.types)
+            self.scope.merged = {p: q for p, q in self.scope.merged.items() if p < known}
+        self.leaves[group.leaves :] = [Leaf(base, place)]
+        del self.conjuncts[group.conjuncts :]
+
+    def _joined(self, leaves: list[Leaf], since: int, until: int | None) -> Base:
+        return join_inputs(leaves, self.scope.types, self.conjuncts[since:until], self.catalog.rates)
+
+    def _fused(self, kind: str, base: Base, using: list[tuple[Term, Term]]) -> Base:
+        """Adds the columns of USING. A row without a partner has them from the side that it is of."""
+        for left, right in using:
+            (a,), (b,) = left.positions(), right.positions()
+            schema, width = base.node.schema, len(base.node.schema)
+            one, other = bare(schema, base.place(a)), bare(schema, base.place(b))
+            if one.type is not other.type:
+                one, other = as_double(one), as_double(other)
+            fused = Expr(f"COALESCE({one.sql}, {other.sql})", one.type, one.text) if kind == "FULL" else other
+            exprs = (*(bare(schema, i) for i in range(width)), fused)
+            node = Project(base.node, exprs, (*(c.name for c in schema), self.scope.names[a]))
+            base = Base(node, base.places | {self.scope.fuse(a, b, fused): width})
+        return base
+
+    def _using(self, column: exp.Expr, group: Mark, before: Mark) -> Conjunct:
         identifier = column.this if isinstance(column, exp.Column) else column
         span = span_of(identifier) or (0, 1)
         wanted = exp.Column(this=identifier.copy())
-        right_scope = Scope(self.source, self.scope.inputs[before:])
-        left_scope = Scope(self.source, self.scope.inputs[group:before], self.scope.merged)
+        right_scope = Scope(self.source, self.scope.inputs[before.inputs :])
+        left_scope = Scope(self.source, self.scope.inputs[group.inputs : before.inputs], self.scope.merged)
         left, right = left_scope.find(wanted), right_scope.find(wanted)
         if left is None or right is None:
             raise (left_scope if left is None else right_scope).unknown(wanted)
@@ -167,18 +198,18 @@ class FromBinder:
                 f"{identifier.name} is {types[left]} on one side and {types[right]} on the other",
                 "write JOIN ... ON with a CAST",
             )
-        self.conjuncts.append(Conjunct(None, sides, True, "USING"))
+        return Conjunct(None, sides, True, "USING")
 
-    def _check_kind(self, join: exp.Join) -> None:
+    def _outer_kind(self, join: exp.Join) -> str | None:
+        """Returns LEFT, RIGHT, FULL, SEMI or ANTI; None for an inner or cross join."""
         words = [str(join.args.get(k) or "").upper() for k in ("method", "side", "kind")]
-        if any(w not in ("", "INNER", "CROSS") for w in words):
-            name = " ".join(w for w in words if w)
-            hint = (
-                "write JOIN ... ON; add the rows without a partner with UNION ALL and EXCEPT"
-                if words[1]
-                else "write JOIN ... ON or JOIN ... USING (...)"
-            )
+        name = " ".join(w for w in words if w)
+        if name in ("", "INNER", "CROSS"):
+            return None
+        if name not in _KINDS:
+            hint = "write JOIN, LEFT JOIN, RIGHT JOIN, FULL JOIN, SEMI JOIN or ANTI JOIN ... ON or USING (...)"
             raise self.source.error(self._join_words(join), f"{name} JOIN is not part of CQL", hint)
+        return _KINDS[name]
 
     def _starts_with_join(self, join: exp.Join) -> bool:
         tokens = self.source.tokens_in(place_of(self.source, join))
@@ -188,3 +219,9 @@ class FromBinder:
         tokens = self.source.tokens_in(place_of(self.source, join))
         last = next((t for t in tokens if t.text.upper() == "JOIN"), tokens[0])
         return tokens[0].start, last.end + 1
+
+    def _word_before(self, node: exp.Expr, word: str) -> Span:
+        """Returns the place of a word just before a node."""
+        place = place_of(self.source, node)
+        words = [t for t in self.source.tokens_in((0, place[0])) if t.text.upper() == word]
+        return (words[-1].start, words[-1].end + 1) if words else place

@@ -24,39 +24,26 @@ as well.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from kigen.language.errors import CqlError
 from kigen.plan.binder.expressions.binding import predicate, typed
+from kigen.plan.binder.expressions.duckdb_types import Types
 from kigen.plan.binder.expressions.terms import Term
-from kigen.plan.binder.from_clause.inputs import Conjunct
+from kigen.plan.binder.from_clause.conjuncts import Base, Conjunct, Leaf
 from kigen.plan.binder.from_clause.join_order import Link, join_order
-from kigen.plan.binder.scope import Scope
 from kigen.plan.estimates import Rates
 from kigen.plan.expressions.columns import all_of, shown
 from kigen.plan.join_building import common, join_of
-from kigen.plan.logical import Expr, Filter, Join, PlanNode
+from kigen.plan.logical import Expr, Filter, Join
 from kigen.plan.types import Type
 
 
-@dataclass
-class Base:
-    """A node, and which of its columns each position of the scope is."""
-
-    node: PlanNode
-    places: dict[int, int]
-
-    def place(self, position: int) -> int:
-        return self.places[position]
-
-    @property
-    def types(self) -> tuple[Type, ...]:
-        return tuple(c.type for c in self.node.schema)
-
-
-def join_inputs(scope: Scope, found: list[Conjunct], rates: Rates) -> Base:
-    """Returns the joined inputs, filtered. `rates` are the tuples per second of the streams that declare a rate."""
-    return _Planner(scope, found, rates).plan()
+def join_inputs(leaves: Sequence[Leaf], types: Types, found: list[Conjunct], rates: Rates) -> Base:
+    """Returns the joined leaves, filtered. `types` are those of the scope's columns, `rates` the tuples per second of
+    the streams that declare a rate."""
+    return _Planner(leaves, types, found, rates).plan()
 
 
 def filtered(base: Base, terms: list[tuple[Term, str]]) -> Base:
@@ -66,8 +53,9 @@ def filtered(base: Base, terms: list[tuple[Term, str]]) -> Base:
 
 
 class _Planner:
-    def __init__(self, scope: Scope, found: list[Conjunct], rates: Rates) -> None:
-        self.scope, self.rates, self.found = scope, rates, found
+    def __init__(self, leaves: Sequence[Leaf], types: Types, found: list[Conjunct], rates: Rates) -> None:
+        self.leaves, self.types, self.rates, self.found = leaves, types, rates, found
+        self.leaf_of = {position: k for k, leaf in enumerate(leaves) for position in leaf.base.places}
         self.keys = [c for c in found if self._is_key(c)]
         others = [c for c in found if c not in self.keys]
         self.several = [c for c in others if len(self.inputs_of(c.positions())) > 1]
@@ -75,10 +63,10 @@ class _Planner:
         self.last = [c for c in others if c not in self.own and not (c.safe and c in self.several)]
 
     def inputs_of(self, positions: frozenset[int]) -> frozenset[int]:
-        return frozenset(self.scope.input_of(p) for p in positions)
+        return frozenset(self.leaf_of[p] for p in positions)
 
     def plan(self) -> Base:
-        leaves = [self._leaf(k) for k in range(len(self.scope.inputs))]
+        leaves = [self._leaf(k) for k in range(len(self.leaves))]
         first, *rest = join_order([leaf.node.rows_alive(self.rates) for leaf in leaves], self._link)
         joined, current = frozenset({first}), leaves[first]
         for k in rest:
@@ -96,10 +84,7 @@ class _Planner:
         if not one or not other or one & other or min(len(one), len(other)) > 1:
             return False
         try:
-            return (
-                common(typed(conjunct.sides[0], self.scope.types), typed(conjunct.sides[1], self.scope.types))
-                is not None
-            )
+            return common(typed(conjunct.sides[0], self.types), typed(conjunct.sides[1], self.types)) is not None
         except CqlError:
             return False  # a type that no column can have, such as INTERVAL
 
@@ -129,8 +114,7 @@ class _Planner:
         return conjunct.safe or (bool(mine) and not any(mine <= self.inputs_of(c.positions()) for c in self.several))
 
     def _leaf(self, k: int) -> Base:
-        entry = self.scope.inputs[k]
-        base = Base(entry.relation.node, {entry.offset + i: i for i in range(len(entry.relation.names))})
+        base = self.leaves[k].base
         own = [c for c in self.own if (self.inputs_of(c.positions()) or {0}) == {k}]
         safe = [predicate(c.term, base.types, c.clause, base.place) for c in own if c.safe and c.term]
         safe = list(dict.fromkeys([*safe, *self._implied(k, base)]))
@@ -146,7 +130,7 @@ class _Planner:
             if len(positions) != 1 or not conjunct.safe or conjunct.term is None or self.inputs_of(positions) == {k}:
                 continue
             for equal in self._equal_to(*positions):
-                if self.scope.input_of(equal) == k:
+                if self.leaf_of[equal] == k:
                     expr = predicate(
                         conjunct.term,
                         base.types,
@@ -159,7 +143,7 @@ class _Planner:
     def _equal_to(self, position: int) -> list[int]:
         """Returns the columns that keys make equal to one, bit for bit: of the same type, and not DOUBLE (0.0 equals
         -0.0)."""
-        types = self.scope.types
+        types = self.types
         found, added = {position}, True
         while added and types[position] is not Type.DOUBLE:
             pairs = [{column_of(side) for side in c.sides} for c in self.keys if c.sides is not None]
@@ -189,7 +173,7 @@ class _Planner:
             left.node, right.node, keys, [predicate(c.term, both.types, c.clause, both.place) for c in here if c.term]
         )
         shift = len(node.left.schema)
-        place = self.scope.inputs[k or max(joined)].place
+        place = self.leaves[k or max(joined)].place
         return Base(replace(node, place=place), left.places | {p: shift + c for p, c in right.places.items()})
 
 

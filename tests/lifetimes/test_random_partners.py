@@ -1,0 +1,13 @@
+"""Random outer, semi and anti joins without Spark, against DuckDB at every instant, in both methods, with random
+cuts."""
+
+from __future__ import annotations
+
+import pytest
+from oracle.drive import judged_joins
+
+
+@pytest.mark.parametrize("seed", range(70))
+def test_random_joins(seed: int) -> None:
+    report = judged_joins(seed)
+    assert not report, report

@@ -1,0 +1,159 @@
+"""Draws random joins with partners as text: outer, semi and anti joins.
+
+Both languages read the same text, so that DuckDB judges exactly what was written (oracle.shapes.Text).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from random import Random
+
+from oracle.data import Scale, draw_stream
+from oracle.queries import Queries
+from oracle.shapes import App, Col, Query, Stream, Text, Windowed
+
+KINDS = ("LEFT", "LEFT", "LEFT OUTER", "RIGHT", "FULL", "FULL OUTER", "SEMI", "ANTI", "ANTI")
+NUMBERS = ("BIGINT", "DOUBLE")
+Named = tuple[str, Windowed]  # an alias and what it stands for
+
+
+class JoinTexts:
+    """Draws bodies over the streams of one app."""
+
+    def __init__(self, rng: Random, scale: Scale, streams: list[Stream]) -> None:
+        self.rng, self.streams = rng, streams
+        self._windows = Queries(rng, scale, streams, (), count())
+        self.sources: list[Windowed] = []
+
+    def source(self, alias: str) -> tuple[str, Named]:
+        """Draws a windowed stream; returns its text in FROM."""
+        stream = self.rng.choice(self.streams)
+        window, _ = self._windows._window(stream.cols, float(len(stream.rows)))
+        self.sources.append(Windowed(stream.name, window, None, stream.cols))
+        return f"{{{len(self.sources) - 1}}} AS {alias}", (alias, self.sources[-1])
+
+    # --- conditions -----------------------------------------------------------------------------------------------
+
+    def equality(self, left: Named, right: Named) -> str:
+        """Draws an equality of two columns, mostly of one type."""
+        pairs = [
+            (a, b)
+            for a in left[1].cols
+            for b in right[1].cols
+            if a.type == b.type or {a.type, b.type} == set(NUMBERS)
+            if a.name != "ts" or self.rng.random() < 0.1
+        ]
+        if not pairs:
+            return "TRUE"
+        a, b = self.rng.choice(pairs)
+        one, other = f"{left[0]}.{a.name}", f"{right[0]}.{b.name}"
+        if self.rng.random() < 0.1 and a.type == b.type == "BIGINT" and max(a.bits, b.bits) < 50:
+            one = f"{one} + 1"
+        return f"{one} = {other}" if self.rng.random() < 0.5 else f"{other} = {one}"
+
+    def own(self, named: Named) -> str:
+        """Draws a condition on one input."""
+        rng = self.rng
+        column = rng.choice(named[1].cols)
+        name = f"{named[0]}.{column.name}"
+        if column.type in NUMBERS and rng.random() < 0.8:
+            return f"{name} {rng.choice(('<', '>', '>=', '<>'))} {rng.randint(-1, 3)}"
+        if column.type == "BOOLEAN" and rng.random() < 0.7:
+            return rng.choice((name, f"NOT {name}"))
+        return f"{name} IS {rng.choice(('NULL', 'NOT NULL', 'NOT NULL'))}"
+
+    def between(self, left: Named, right: Named) -> str:
+        """Draws a condition on both inputs that is no equality of columns."""
+        rng = self.rng
+        pairs = [
+            (a, b)
+            for a in left[1].cols
+            for b in right[1].cols
+            if (a.type == b.type and a.type in ("TIMESTAMP", *NUMBERS, "STRING"))
+        ]
+        if not pairs:
+            return f"({self.own(left)} OR {self.own(right)})"
+        a, b = rng.choice(pairs)
+        return f"{left[0]}.{a.name} {rng.choice(('<', '<=', '>', '>=', '<>'))} {right[0]}.{b.name}"
+
+    def condition(self, left: Named, right: Named) -> str:
+        rng = self.rng
+        parts = [self.equality(left, right)] if rng.random() < 0.85 else []
+        if rng.random() < 0.15:
+            parts.append(self.equality(left, right))
+        if rng.random() < 0.2:
+            parts.append(self.own(left))
+        if rng.random() < 0.2:
+            parts.append(self.own(right))
+        if rng.random() < 0.2 or not parts:
+            parts.append(self.between(left, right))
+        rng.shuffle(parts)
+        return " AND ".join(parts)
+
+    # --- bodies ---------------------------------------------------------------------------------------------------
+
+    def joined(self) -> tuple[str, list[Named]]:
+        """Draws a FROM of two or three inputs; returns it and the inputs that are visible after it."""
+        rng = self.rng
+        text, first = self.source("a")
+        visible = [first]
+        for alias in ("b", "c")[: rng.choice((1, 1, 1, 2))]:
+            kind = rng.choice(KINDS) if alias == "b" or rng.random() < 0.6 else "INNER"
+            more, named = self.source(alias)
+            left = rng.choice(visible)
+            common = [c.name for c in left[1].cols if c in named[1].cols]
+            if len(visible) == 1 and common and rng.random() < 0.2:
+                text += f" {kind} JOIN {more} USING ({rng.choice(common)})"
+            else:
+                text += f" {kind} JOIN {more} ON {self.condition(left, named)}"
+            if kind not in ("SEMI", "ANTI"):
+                visible.append(named)
+        return text, visible
+
+    def items(self, visible: list[Named]) -> tuple[str, tuple[Col, ...]]:
+        rng = self.rng
+        every = [(alias, c) for alias, source in visible for c in source.cols]
+        chosen = every if rng.random() < 0.5 else rng.sample(every, rng.randint(1, len(every)))
+        cols = tuple(Col(f"x{i}", c.type, c.bits, c.dyadic) for i, (_, c) in enumerate(chosen))
+        return ", ".join(f"{alias}.{c.name} AS x{i}" for i, (alias, c) in enumerate(chosen)), cols
+
+    def outer(self) -> tuple[str, tuple[Col, ...]]:
+        rng = self.rng
+        source, visible = self.joined()
+        if rng.random() < 0.15:
+            group = [c for c in visible[0][1].cols if c.type in ("BOOLEAN", "STRING", "BIGINT")]
+            if group:
+                key = rng.choice(group)
+                named = f"{visible[0][0]}.{key.name}"
+                last = visible[-1]
+                counted = f"{last[0]}.{rng.choice(last[1].cols).name}"
+                cols = (Col("x0", key.type, key.bits), Col("n", "BIGINT"), Col("m", "BIGINT"))
+                select = f"SELECT {named} AS x0, COUNT(*) AS n, COUNT({counted}) AS m"
+                return f"{select} FROM {source} GROUP BY {named}", cols
+        items, cols = self.items(visible)
+        where = ""
+        if rng.random() < 0.3:
+            where = f" WHERE {self.own(rng.choice(visible))}"
+        distinct = "DISTINCT " if rng.random() < 0.1 else ""
+        return f"SELECT {distinct}{items} FROM {source}{where}", cols
+
+
+DRAWN = ("outer",)
+
+
+def generate_joins(seed: int, drawn: tuple[str, ...] = DRAWN) -> App:
+    """Draws an app of one or two queries with such joins."""
+    rng = Random(f"joins {seed}")
+    scale = Scale.draw(rng)
+    scale = Scale(scale.unit, scale.base, min(scale.most_rows, 20), scale.dyadic)
+    streams = [draw_stream(rng, "s1", scale)]
+    streams.append(draw_stream(rng, "s2", scale, rng.choice((None, streams[0]))))
+    names: Iterator[int] = count()
+    queries = []
+    for _ in range(rng.choice((1, 2))):
+        texts = JoinTexts(rng, scale, streams)
+        text, cols = getattr(texts, rng.choice(drawn))()
+        kind = rng.choice((None, None, None, None, "ISTREAM", "DSTREAM", "RSTREAM"))
+        queries.append(Query(f"q{next(names)}", Text(text, tuple(texts.sources)), cols, kind))
+    return App(seed, tuple(streams), tuple(queries))

@@ -1,0 +1,10 @@
+CREATE STREAM a (k BIGINT, x DOUBLE) FROM synthetic (rate = 1);
+CREATE STREAM b (k BIGINT, y DOUBLE) FROM synthetic (rate = 1);
+-- keys only: pairs, keys without a partner, NULL keys
+CREATE QUERY lefts AS SELECT a.k, x, y FROM a [ROWS 10] LEFT JOIN b [ROWS 10] ON a.k = b.k;
+CREATE QUERY fulls AS SELECT * FROM a [ROWS 10] FULL JOIN b [ROWS 10] USING (k);
+-- more than keys: rows that do not occur among the pairs; conditions on one side go below
+CREATE QUERY antis AS SELECT k FROM a [ROWS 10] ANTI JOIN b [ROWS 10] ON a.k = b.k AND x < y AND y > 3;
+CREATE QUERY semis AS SELECT k FROM a [ROWS 10] SEMI JOIN b [ROWS 10] ON a.k = b.k WHERE x > 1;
+-- an inner join after an outer one, and an outer one of two inner ones
+CREATE QUERY mixed AS SELECT c.x FROM a [ROWS 10] LEFT JOIN b [ROWS 10] ON a.k = b.k JOIN a [NOW] AS c ON c.k = b.k;
