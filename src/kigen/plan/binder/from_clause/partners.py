@@ -1,4 +1,4 @@
-"""Builds outer, semi and anti joins out of joins and set operations, so that no operator of the kernel has to know them.
+"""Builds outer, semi and anti joins out of joins and set operations: no operator of the kernel has to know them.
 
 A row is without a partner while no live row of the other side satisfies the whole condition with it. How that is found
 depends on the condition:
