@@ -16,6 +16,7 @@ from oracle.join_texts import generate_joins
 from oracle.render_cql import app_text
 from oracle.shapes import App, Stream
 from oracle.shrink import shrink
+from oracle.sql_apps import generate_sql
 
 from kigen.lifetimes import StreamInput, TaskRuntime
 from kigen.lifetimes.blocks import FOREVER
@@ -173,6 +174,11 @@ def schema_failures(app: App, plan: logical.App) -> list[str]:
 def judged(seed: int) -> str:
     """Judges one seed, from text to lines. Returns an empty text, or a report with a shrunk app."""
     return _report(generate(seed), _failures_of_text)
+
+
+def judged_sql(seed: int) -> str:
+    """Judges one seed of the apps with the newer parts of the language."""
+    return _report(generate_sql(seed), _failures_of_text)
 
 
 def judged_family(seed: int) -> str:

@@ -106,7 +106,8 @@ class Oracle:
         for w, name in names.items():
             self.con.register(f"alive_{name}", self._ranges(w, instants, upto))
             kept = ", ".join(f"c{k}" for k in range(len(w.cols)))
-            ctes.append(f"{name} AS MATERIALIZED (SELECT unnest(range(_lo, _hi)) AS _i, {kept} FROM alive_{name})")
+            rows = f"SELECT unnest(range(_lo, _hi)) AS _i, _lo AS _b, {kept} FROM alive_{name}"
+            ctes.append(f"{name} AS MATERIALIZED ({rows})")
         sql = Sql(self.app, names.__getitem__, batched=True).body(body)
         shown = "".join(f", {plain_value(f'c{k}', c.type)}" for k, c in enumerate(cols))
         rows = self.con.execute(f"WITH {', '.join(ctes)} SELECT _i{shown} FROM ({sql})").fetchall()

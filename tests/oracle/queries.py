@@ -17,6 +17,8 @@ KINDS = (None,) * 9 + ("ISTREAM",) * 4 + ("DSTREAM",) * 3 + ("RSTREAM",) * 2 + (
 
 
 class Queries(Sources):
+    aggregated_share = 0.4
+
     def draw(self, name: str) -> Query:
         rng = self.rng
         kind = rng.choice(KINDS)
@@ -101,7 +103,8 @@ class Queries(Sources):
             source = replace(
                 source, where=extra if source.where is None else joined("BOOLEAN", source.where, " AND ", extra)
             )
-        select = self._aggregated(source, types, noise) if rng.random() < 0.4 else self._plain(source, types, top)
+        aggregated = rng.random() < self.aggregated_share
+        select = self._aggregated(source, types, noise) if aggregated else self._plain(source, types, top)
         cols = columns_of(select)
         if not top and len({c.name for c in cols}) < len(cols):
             raise AssertionError("names of a sub-query repeat")

@@ -92,10 +92,19 @@ def expr_text(e: Expr, sources: tuple[Source, ...]) -> str:
             name = source.cols[part.col].name
             out.append(f"{source_name(source)}.{name}" if part.qualified else name)
         elif isinstance(part, Agg):
-            out.append(f"{part.func}({'*' if part.arg is None else expr_text(part.arg, sources)})")
+            out.append(agg_text(part, sources))
         else:
             out.append(part)
     return "".join(out)
+
+
+def agg_text(a: Agg, sources: tuple[Source, ...]) -> str:
+    args = ["*"] if a.arg is None else [expr_text(a.arg, sources)]
+    args += [m if isinstance(m, str) else expr_text(m, sources) for m in a.more]
+    inside = f"{'DISTINCT ' if a.distinct else ''}{', '.join(args)}"
+    if a.order:
+        inside += " ORDER BY " + ", ".join(f"{expr_text(e, sources)}{words}" for e, words in a.order)
+    return f"{a.func}({inside})" + (f" FILTER (WHERE {expr_text(a.where, sources)})" if a.where is not None else "")
 
 
 def source_text(source: Source) -> str:

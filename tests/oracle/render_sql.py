@@ -100,7 +100,27 @@ def _part(p: Part) -> str:
     if isinstance(p, Ref):
         return f"t{p.item}.c{p.col}"
     if isinstance(p, Agg):
-        if p.arg is None:
-            return "COUNT(*)"
-        return f"CAST({p.func}(CAST({text(p.arg)} AS {DUCKDB_TYPES[p.arg.type]})) AS {DUCKDB_TYPES[p.type]})"
+        return f"CAST({_call(p)} AS {DUCKDB_TYPES[p.type]})"
     return p
+
+
+def _call(a: Agg) -> str:
+    """Writes an aggregate; those that depend on an order with the complete one: what the user wrote, then all columns.
+    `t0._b` is the number of the instant at which a tuple of a window was born."""
+    where = [] if a.where is None else [f"({text(a.where)})"]
+    arg = "*" if a.arg is None else f"CAST({text(a.arg)} AS {DUCKDB_TYPES[a.arg.type]})"
+    func, args = a.func, [arg, *(m for m in a.more if isinstance(m, str))]
+    order = [f"{text(e)}{words}" for e, words in a.order]
+    if func in ("ARG_MIN", "ARG_MAX"):
+        (by,) = a.more
+        assert not isinstance(by, str)
+        order = [f"{text(by)}{' DESC' if func == 'ARG_MAX' else ''} NULLS LAST"]
+        where += [f"{arg} IS NOT NULL", f"({text(by)}) IS NOT NULL"]
+        func = "FIRST"
+    elif func in ("FIRST", "LAST") and not order:
+        order = ["t0._b"]
+    order += [f"{text(e)} NULLS LAST" for e in a.complete]
+    inside = f"{'DISTINCT ' if a.distinct else ''}{', '.join(args)}" + (
+        f" ORDER BY {', '.join(order)}" if order else ""
+    )
+    return f"{func}({inside})" + (f" FILTER (WHERE {' AND '.join(where)})" if where else "")

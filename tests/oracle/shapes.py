@@ -35,12 +35,18 @@ class Ref:
 
 @dataclass(frozen=True)
 class Agg:
-    """An aggregate call; `arg` None is COUNT(*). `type` is that of the result: DuckDB's own would be wider
-    (HUGEINT)."""
+    """An aggregate call; `arg` None is COUNT(*). `type` is that of the result: DuckDB's own would be wider (HUGEINT).
+    `more` are further arguments, as text or (arg_min) as an expression. `complete` are all columns of the inputs, which
+    break ties."""
 
     func: str
     arg: Expr | None
     type: str
+    distinct: bool = False
+    more: tuple[str | Expr, ...] = ()
+    order: tuple[tuple[Expr, str], ...] = ()  # (expression, words after it)
+    where: Expr | None = None  # FILTER
+    complete: tuple[Expr, ...] = ()
 
 
 Part = str | Ref | Agg

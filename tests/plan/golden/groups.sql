@@ -5,3 +5,7 @@ CREATE QUERY computed AS SELECT a % 2 AS odd, AVG(a * b) FROM s [ROWS 9] GROUP B
 CREATE QUERY whole AS SELECT SUM(ok) AS good, MIN(ts) FROM s [ROWS 9] WHERE a > 0;
 CREATE QUERY joined AS SELECT COUNT(*) AS n FROM s [ROWS 9] AS l, (SELECT k FROM s [NOW]) AS r WHERE l.k = r.k;
 CREATE QUERY days AS SELECT date_trunc('day', ts) AS day, COUNT(DISTINCT_) AS n FROM (SELECT ts, a AS DISTINCT_ FROM s [NOW]) GROUP BY 1;
+CREATE QUERY distinct_values AS SELECT k, COUNT(DISTINCT a) AS n, SUM(DISTINCT b) AS total FROM s [ROWS 9] GROUP BY k;
+CREATE QUERY filtered AS SELECT COUNT(*) FILTER (WHERE ok) AS good, SUM(a) FILTER (WHERE ok) AS sum_good, last(a) FILTER (WHERE ok) AS latest FROM s [ROWS 9];
+CREATE QUERY spread AS SELECT stddev(a) AS sd, var_pop(b) AS v, bool_and(ok) AS fine, median(a) AS middle, quantile_cont(b, 0.9) AS most FROM s [ROWS 9];
+CREATE QUERY chosen AS SELECT arg_max(k, a) AS best, first(k) AS oldest, string_agg(k, '; ' ORDER BY a DESC) AS names FROM s [ROWS 9];

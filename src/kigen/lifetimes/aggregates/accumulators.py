@@ -1,5 +1,5 @@
-"""Values per group that a sweep adds up: counts, exact sums, greatest and least. State is an array by slot; results are
-given at every position.
+"""Values per group that a sweep adds up: counts and exact sums. State is an array by slot; results are given at every
+position.
 
 A *position* is a state of a group: before the step, or after one of its runs. Results are computed at all positions at
 once, so a change is a difference between neighbours.
@@ -7,31 +7,23 @@ once, so a change is a difference between neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kigen.lifetimes.aggregates import exact_sums
-from kigen.lifetimes.blocks import Ints, Mask
+from kigen.lifetimes.aggregates.distinct_values import DistinctValues
+from kigen.lifetimes.aggregates.spreads import SPREADS, spread_of, squares
+from kigen.lifetimes.blocks import Ints, Mask, no_ints
 from kigen.lifetimes.expressions.evaluation import EvaluationError
+from kigen.lifetimes.keys.slot_arrays import grown
+from kigen.lifetimes.sweeps.lifecycle import Events
 from kigen.lifetimes.sweeps.sweep import Runs
 from kigen.plan.logical import AggFunc
 from kigen.plan.types import Type
-
-_Number = TypeVar("_Number", np.int64, np.int32)
-
-
-def grown(
-    array: np.ndarray[Any, np.dtype[_Number]], capacity: int, fill: int = 0
-) -> np.ndarray[Any, np.dtype[_Number]]:
-    """Extends an array to `capacity` with `fill`."""
-    if len(array) >= capacity:
-        return array
-    return np.concatenate([array, np.full(capacity - len(array), fill, dtype=array.dtype)])
 
 
 @dataclass(frozen=True)
@@ -93,7 +85,8 @@ class Result:
     differs: Mask
 
 
-def _differs(values: np.ndarray[Any, Any], null: Mask) -> Mask:
+def differs(values: np.ndarray[Any, Any], null: Mask) -> Mask:
+    """Returns where a value differs from the one before; true for the first."""
     out = np.ones(len(values), dtype=np.bool_)
     same = values[1:] == values[:-1]
     if values.dtype.kind == "f":
@@ -103,95 +96,109 @@ def _differs(values: np.ndarray[Any, Any], null: Mask) -> Mask:
 
 
 class ArgumentState:
-    """State of all aggregates of one argument column: the number of values that are not NULL, and their exact sum."""
+    """State of all aggregates of one argument column: the number of values that are not NULL, their exact sum and the
+    exact sum of their squares. With `distinct`, each different value counts once."""
 
-    def __init__(self, type_: Type | None, summed: bool) -> None:
-        self.type, self.summed = type_, summed
-        self.count: Ints | None = None  # by slot; None: there was no NULL yet, so it equals the number of tuples
+    def __init__(
+        self, type_: Type, summed: bool, squared: bool = False, distinct: DistinctValues | None = None
+    ) -> None:
+        self.type, self.summed, self.squared, self.distinct = type_, summed, squared, distinct
+        # By slot; None: there was no NULL yet, so it equals the number of tuples.
+        self.count: Ints | None = None if distinct is None else no_ints()
         self.limbs: dict[int, Ints] = {}
-        self._counts: Ints = np.zeros(0, dtype=np.int64)
+        self.square_limbs: dict[int, Ints] = {}
+        self._counts: Ints = no_ints()
         self._sums: dict[int, Ints] = {}
+        self._squares: dict[int, Ints] = {}
 
-    def sweep(self, positions: Positions, column: pa.Array, sign: Ints, rows: tuple[Ints, Ints], capacity: int) -> None:
-        """Adds the events of a step. `rows` are the numbers of live tuples: by slot before the step, and at every
-        position."""
-        weight = sign
+    def sweep(
+        self, positions: Positions, column: pa.Array, events: Events, rows: tuple[Ints, Ints], capacity: int
+    ) -> None:
+        """Adds the events of a step. `column` is the argument of each event. `rows` are the numbers of live tuples: by
+        slot before the step, and at every position."""
+        weight = events.sign
         if column.null_count and self.count is None:
             self.count = rows[0].copy()
         if self.count is None:
             self._counts = rows[1]
         else:
             self.count = grown(self.count, capacity)
-            if column.null_count:
-                weight = sign * np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.int64)
+            if self.distinct is not None:
+                weight = self.distinct.weights(events.slot, events.time, column, weight)
+            elif column.null_count:
+                weight = weight * np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.int64)
             self._counts = positions.spread(weight, self.count)
         if not self.summed:
             return
-        parts = self._limbs(column)
-        for grid in parts.keys() | self.limbs.keys():
-            state = self.limbs[grid] = grown(self.limbs.get(grid, np.zeros(0, dtype=np.int64)), capacity)
-            if grid in parts:
-                self._sums[grid] = positions.spread(parts[grid] * weight, state)
-            else:
-                self._sums[grid] = positions.constant(state)
-
-    def _limbs(self, column: pa.Array) -> exact_sums.Limbs:
         filled = pc.fill_null(column, 0) if column.null_count else column
         values = np.asarray(filled.to_numpy(zero_copy_only=False))
-        return exact_sums.limbs_of_doubles(values) if self.type is Type.DOUBLE else exact_sums.limbs_of_integers(values)
+        if self.type is Type.DOUBLE:
+            parts = exact_sums.limbs_of_doubles(values)
+        else:
+            parts = exact_sums.limbs_of_integers(values)
+        self._sums = _spread(positions, parts, weight, self.limbs, capacity)
+        if self.squared:
+            self._squares = _spread(positions, squares(values), weight, self.square_limbs, capacity)
 
     def result(self, func: AggFunc) -> Result:
         counts = self._counts
         if func is AggFunc.COUNT:
-            return Result(pa.array(counts), _differs(counts, np.zeros(len(counts), dtype=np.bool_)))
+            return Result(pa.array(counts), differs(counts, np.zeros(len(counts), dtype=np.bool_)))
         null = counts == 0
         values: np.ndarray[Any, Any]
-        if func is AggFunc.SUM and self.type is Type.BIGINT:
+        if func in SPREADS:
+            values, null = spread_of(func, counts, self._sums, self._squares)
+        elif self.type is Type.BIGINT and func is not AggFunc.AVG:
             values, overflow = exact_sums.to_integers(self._sums, len(counts))
-            if bool((overflow & ~null).any()):
+            if func is AggFunc.BOOL_AND:
+                values = values == counts
+            elif func is AggFunc.BOOL_OR:
+                values = values > 0
+            elif bool((overflow & ~null).any()):
                 raise EvaluationError("SUM exceeds BIGINT; sum CAST(... AS DOUBLE) instead")
         else:
             values = exact_sums.to_doubles(self._sums, len(counts))
             if func is AggFunc.AVG:
                 values = values / np.where(null, 1, counts)
-        return Result(pa.array(values, mask=null), _differs(values, null))
+        return Result(pa.array(values, mask=null), differs(values, null))
+
+    @property
+    def held(self) -> int:
+        return 0 if self.distinct is None else self.distinct.held
 
     def state(self) -> dict[str, Any]:
-        return {"count": self.count, "limbs": {str(k): v for k, v in self.limbs.items() if v.any()}}
+        saved: dict[str, Any] = {"count": self.count, "limbs": _saved(self.limbs)}
+        if self.squared:
+            saved["squares"] = _saved(self.square_limbs)
+        if self.distinct is not None:
+            saved["distinct"] = self.distinct.state()
+        return saved
 
     def load(self, state: dict[str, Any]) -> None:
         self.count = None if state["count"] is None else state["count"].copy()
-        self.limbs = {int(k): v.copy() for k, v in state["limbs"].items()}
+        self.limbs = _loaded(state["limbs"])
+        self.square_limbs = _loaded(state.get("squares", {}))
+        if self.distinct is not None:
+            self.distinct.load(state["distinct"])
 
 
-def ranked(column: pa.Array) -> tuple[Ints, pa.Array]:
-    """Returns ranks (0 is the least, -1 stands for NULL) and the distinct values by rank. NaN is the greatest; strings
-    compare as UTF-8 bytes."""
-    if pa.types.is_boolean(column.type):
-        ranks, values = ranked(column.cast(pa.int8()))
-        return ranks, values.cast(pa.bool_())
-    encoded = column.dictionary_encode()
-    codes = np.asarray(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
-    values = encoded.dictionary
-    if pa.types.is_floating(values.type):
-        order = np.argsort(values.to_numpy(zero_copy_only=False), kind="stable")
-    else:
-        order = np.asarray(pc.sort_indices(values).to_numpy(zero_copy_only=False), dtype=np.int64)
-    rank_of = np.empty(len(order) + 1, dtype=np.int64)
-    rank_of[order] = np.arange(len(order))
-    rank_of[-1] = -1  # code -1: NULL
-    return rank_of[codes], values.take(pa.array(order))
+def _spread(
+    positions: Positions, parts: exact_sums.Limbs, weight: Ints, limbs: exact_sums.Limbs, capacity: int
+) -> exact_sums.Limbs:
+    """Adds the events' parts to the sums by slot, and returns the sums at every position."""
+    out: exact_sums.Limbs = {}
+    for grid in parts.keys() | limbs.keys():
+        by_slot = limbs[grid] = grown(limbs.get(grid, no_ints()), capacity)
+        if grid in parts:
+            out[grid] = positions.spread(parts[grid] * weight, by_slot)
+        else:
+            out[grid] = positions.constant(by_slot)
+    return out
 
 
-def extreme(column: pa.Array, paint: Callable[[Ints], Ints], least: bool) -> Result:
-    """Computes MIN or MAX at every position. `paint` returns the greatest live rank at each position, -1 where there is
-    none."""
-    ranks, values = ranked(column)
-    top = len(values) - 1
-    if least:
-        ranks = np.where(ranks >= 0, top - ranks, -1)
-    best = paint(ranks)
-    null = best < 0
-    index = np.where(null, 0, top - best if least else best)
-    array = values.take(pa.array(index, mask=null)) if len(values) else pa.nulls(len(best), type=values.type)
-    return Result(array, _differs(best, null))
+def _saved(limbs: exact_sums.Limbs) -> dict[str, Ints]:
+    return {str(k): v for k, v in limbs.items() if v.any()}
+
+
+def _loaded(saved: dict[str, Ints]) -> exact_sums.Limbs:
+    return {int(k): v.copy() for k, v in saved.items()}

@@ -1,8 +1,9 @@
 """GROUP BY and global aggregates. A group's row opens and closes where its values change, never at a batch boundary.
 
-State: the keys and accumulators by slot, the id of the open row by slot, and (direct method, or MIN/MAX) the key and
-argument columns of the live tuples. A group is forgotten when its last tuple dies. Cost per step: one sort of its
-events; MIN and MAX also look at all live tuples of the groups touched.
+State: the keys and accumulators by slot, the id of the open row by slot, and (direct method, or aggregates that look at
+live tuples) the key and argument columns of the live tuples. A group is forgotten when its last tuple dies. Cost per
+step: one sort of its events; the aggregates of kigen.lifetimes.aggregates.living also look at all live tuples of the
+groups touched.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kigen.lifetimes.aggregates.accumulators import ArgumentState, Positions, Result, extreme, grown
-from kigen.lifetimes.aggregates.range_max import greatest
+from kigen.lifetimes.aggregates.accumulators import ArgumentState, Positions, Result
+from kigen.lifetimes.aggregates.distinct_values import DistinctValues
+from kigen.lifetimes.aggregates.living import LIVING, Living, living_result
+from kigen.lifetimes.aggregates.spreads import SPREADS
 from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, HOLDER_BITS, NO_HOLDER, Block, Ints, Mask, Signed
 from kigen.lifetimes.chunks import Chunk, State
 from kigen.lifetimes.keys.groups import Groups
+from kigen.lifetimes.keys.slot_arrays import grown
 from kigen.lifetimes.operator import Closed, Message, Opened, Operator, as_block, as_signed
 from kigen.lifetimes.operator_spec import Columns, OperatorContext, OperatorSpec
 from kigen.lifetimes.sweeps.lifecycle import Events, Lifecycle
@@ -24,8 +28,8 @@ from kigen.lifetimes.sweeps.sweep import Runs, changes, group_runs
 from kigen.plan.logical import Agg, AggFunc, Aggregate
 from kigen.plan.types import arrow_schema
 
-_EXTREMES = (AggFunc.MIN, AggFunc.MAX)
-_SUMS = (AggFunc.SUM, AggFunc.AVG)
+_SUMS = (AggFunc.SUM, AggFunc.AVG, AggFunc.BOOL_AND, AggFunc.BOOL_OR, *SPREADS)
+_Argument = tuple[int, bool]  # a child column, and whether each different value counts once
 
 
 class AggregateOperator(Operator):
@@ -33,10 +37,10 @@ class AggregateOperator(Operator):
 
     def __init__(self, node: Aggregate, number: int, signed: bool, needed: set[int], secret: int = 0) -> None:
         self.node, self._signed, self._needed = node, signed, needed
-        self._living = any(a.func in _EXTREMES for a in node.aggs)
+        self._living = any(a.func in LIVING for a in node.aggs)
         schema = node.child.schema
         # Child columns that live tuples must carry.
-        self._kept = sorted({a.arg for a in node.aggs if a.arg is not None})
+        self._kept = sorted(frozenset().union(*(a.columns for a in node.aggs)))
         self._groups = Groups(tuple(schema[k] for k in node.keys), secret)
         self._key_table = self._groups.key_table
         self._input = Lifecycle(schema, self._assign, signed, self._kept, self._living)
@@ -44,13 +48,19 @@ class AggregateOperator(Operator):
         self._rows: Ints = np.zeros(0, dtype=np.int64)  # live tuples, by slot
         self._present: Ints = np.zeros(0, dtype=np.int64)  # live tuples of the presence windows, by slot
         self._open: Ints = np.zeros(0, dtype=np.int64)  # id of the open row, or NO_HOLDER, by slot
-        self._arguments = {a.arg: self._argument(a.arg) for a in node.aggs if a.arg is not None}
+        self._arguments = {
+            (a.arg, a.distinct): self._argument(a.arg, a.distinct, secret)
+            for a in node.aggs
+            if a.arg is not None and a.func not in LIVING
+        }
         self._next_id = number << HOLDER_BITS
         self._now = BEFORE_TIME
 
-    def _argument(self, column: int) -> ArgumentState:
-        summed = any(a.arg == column and a.func in _SUMS for a in self.node.aggs)
-        return ArgumentState(self.node.child.schema[column].type, summed)
+    def _argument(self, column: int, distinct: bool, secret: int) -> ArgumentState:
+        funcs = {a.func for a in self.node.aggs if (a.arg, a.distinct) == (column, distinct)}
+        type_ = self.node.child.schema[column].type
+        values = DistinctValues(type_, bool(self.node.keys), secret) if distinct else None
+        return ArgumentState(type_, not funcs.isdisjoint(_SUMS), not funcs.isdisjoint(SPREADS), values)
 
     def _assign(self, columns: pa.RecordBatch, rows: int) -> Ints:
         if not self.node.keys:
@@ -72,7 +82,7 @@ class AggregateOperator(Operator):
         runs = group_runs(slot, np.concatenate([rows.time, *(p.time for p in presence)]))
         positions = Positions.of(runs)
         alive = self._alive(positions, rows, presence)
-        results = self._results(positions, rows, len(slot) - len(rows), before)
+        results = self._results(positions, rows, presence, before)
         opened, closed = self._changes(positions, alive, results)
         self._forget(positions)
         return as_signed(opened, closed) if self._signed else as_block(opened, closed)
@@ -97,36 +107,34 @@ class AggregateOperator(Operator):
         if self.node.presence:
             return True
         return any(
-            a.count is None and rows.columns.column(self._kept.index(c)).null_count for c, a in self._arguments.items()
+            a.count is None and rows.columns.column(self._kept.index(c)).null_count
+            for (c, _), a in self._arguments.items()
         )
 
-    def _results(self, positions: Positions, rows: Events, others: int, before: int) -> list[Result]:
-        padding = np.zeros(others, dtype=np.int64)
-        sign = np.concatenate([rows.sign, padding])
-        columns = {}
-        for column, argument in self._arguments.items():
+    def _results(self, positions: Positions, rows: Events, presence: list[Events], before: int) -> list[Result]:
+        others = sum(len(p) for p in presence)
+        events = rows
+        if presence:  # presence events count as NULLs
+            slot, time = (np.concatenate([getattr(e, part) for e in (rows, *presence)]) for part in ("slot", "time"))
+            events = Events(rows.columns, slot, time, np.concatenate([rows.sign, np.zeros(others, dtype=np.int64)]))
+        for (column, _), argument in self._arguments.items():
             array = rows.columns.column(self._kept.index(column))
-            columns[column] = pa.concat_arrays([array, pa.nulls(others, type=array.type)]) if others else array
-            argument.sweep(positions, columns[column], sign, (self._rows_before, self._count), self._key_table.capacity)
+            if others:
+                array = pa.concat_arrays([array, pa.nulls(others, type=array.type)])
+            argument.sweep(positions, array, events, (self._rows_before, self._count), self._key_table.capacity)
         living = self._intervals(positions, before) if self._living else None
-        return [self._result(a, positions, living) for a in self.node.aggs]
+        return [self._result(a, living) for a in self.node.aggs]
 
-    def _result(self, agg: Agg, positions: Positions, living: tuple[Chunk, Ints, Ints] | None) -> Result:
+    def _result(self, agg: Agg, living: Living | None) -> Result:
         if agg.arg is None:
             count = self._count
             return Result(pa.array(count), np.concatenate([[True], count[1:] != count[:-1]]))
-        if agg.func not in _EXTREMES:
-            return self._arguments[agg.arg].result(agg.func)
+        if agg.func not in LIVING:
+            return self._arguments[agg.arg, agg.distinct].result(agg.func)
         assert living is not None
-        chunk, begin, stop = living
+        return living_result(agg, living)
 
-        def paint(ranks: Ints) -> Ints:
-            there = ranks >= 0
-            return greatest(begin[there], stop[there], ranks[there], len(positions))
-
-        return extreme(chunk.columns.column(self._kept.index(agg.arg)), paint, agg.func is AggFunc.MIN)
-
-    def _intervals(self, positions: Positions, before: int) -> tuple[Chunk, Ints, Ints]:
+    def _intervals(self, positions: Positions, before: int) -> Living:
         """Returns the tuples of touched groups that lived during this step, each as a range of positions."""
         assert self._input.alive is not None
         assert self._input.dead is not None
@@ -139,7 +147,9 @@ class AggregateOperator(Operator):
         chunk, ordinal = chunk.filter(touched), ordinal[touched]
         begin = np.where(chunk.start < before, positions.before[ordinal], _position(positions, ordinal, chunk.start))
         stop = np.where(chunk.end >= self._now, positions.stop[ordinal], _position(positions, ordinal, chunk.end))
-        return chunk, begin, stop
+        kept = {column: chunk.columns.column(i) for i, column in enumerate(self._kept)}
+        columns = [kept.get(column) for column in range(len(self.node.child.schema))]
+        return Living(columns, chunk.start, begin, stop, len(positions))
 
     def _changes(self, positions: Positions, alive: Mask, results: list[Result]) -> tuple[Opened, Closed]:
         here = positions.where(alive, results)
@@ -186,7 +196,8 @@ class AggregateOperator(Operator):
 
     @property
     def held(self) -> int:
-        return self._input.held + sum(p.held for p in self._presence) + len(self._key_table)
+        own = len(self._key_table) + sum(a.held for a in self._arguments.values())
+        return self._input.held + sum(p.held for p in self._presence) + own
 
     @property
     def kept_of_inputs(self) -> tuple[Lifecycle, ...]:
@@ -200,7 +211,7 @@ class AggregateOperator(Operator):
             "rows": self._rows,
             "present": self._present,
             "open": self._open,
-            "arguments": {str(k): v.state() for k, v in self._arguments.items()},
+            "arguments": {_saved_name(k): v.state() for k, v in self._arguments.items()},
             "next_id": self._next_id,
             "now": self._now,
         }
@@ -211,9 +222,14 @@ class AggregateOperator(Operator):
             lifecycle.load(saved)
         self._groups.load(state["groups"])
         self._rows, self._present, self._open = (state[k].copy() for k in ("rows", "present", "open"))
-        for column, argument in self._arguments.items():
-            argument.load(state["arguments"][str(column)])
+        for key, argument in self._arguments.items():
+            argument.load(state["arguments"][_saved_name(key)])
         self._next_id, self._now = state["next_id"], state["now"]
+
+
+def _saved_name(argument: _Argument) -> str:
+    column, distinct = argument
+    return f"{column} distinct" if distinct else str(column)
 
 
 def _position(positions: Positions, ordinal: Ints, time: Ints) -> Ints:
@@ -232,8 +248,7 @@ def _build(node: Aggregate, task: OperatorContext) -> AggregateOperator:
 
 
 def _needs(node: Aggregate, needed: Columns) -> list[Columns]:
-    arguments = {agg.arg for agg in node.aggs if agg.arg is not None}
-    return [set(node.keys) | arguments, *(set() for _ in node.presence)]
+    return [set(node.keys).union(*(agg.columns for agg in node.aggs)), *(set() for _ in node.presence)]
 
 
 AGGREGATE = OperatorSpec(Aggregate, _build, _needs)

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kigen.lifetimes.aggregates.accumulators import grown
 from kigen.lifetimes.blocks import Ints, concat_columns, empty_columns, no_ints, take_columns
 from kigen.lifetimes.chunks import State
 from kigen.lifetimes.keys.key_table import KeyTable
 from kigen.lifetimes.keys.row_keys import equal_rows, null_key, one_to_one, plain_values, row_keys, row_values
+from kigen.lifetimes.keys.slot_arrays import grown
 from kigen.plan.types import Schema
 
 _SLACK = 1024

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kigen.lifetimes.aggregates.accumulators import grown
 from kigen.lifetimes.blocks import FOREVER, Block, Ints, Mask, Signed, no_ints
 from kigen.lifetimes.chunks import State
 from kigen.lifetimes.keys.groups import Groups
 from kigen.lifetimes.keys.row_keys import mix
+from kigen.lifetimes.keys.slot_arrays import grown
 from kigen.lifetimes.live_tuples import expand
 from kigen.lifetimes.operator import Closed, Message, Opened, Operator, as_block, as_signed
 from kigen.lifetimes.operator_spec import OperatorContext, OperatorSpec

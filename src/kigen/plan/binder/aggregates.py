@@ -12,20 +12,12 @@ from sqlglot import exp
 
 from kigen.language.app_text import span_of
 from kigen.language.errors import CqlError, CqlErrors
+from kigen.plan.binder.aggregate_calls import Call, CallBinder
 from kigen.plan.binder.expressions.binding import AGGREGATES, check_scalar, place_of, resolve, typed
 from kigen.plan.binder.expressions.terms import Ref, Term, same
 from kigen.plan.binder.from_clause.conjuncts import Base
 from kigen.plan.binder.scope import Scope
-from kigen.plan.logical import Agg, AggFunc, Aggregate, Expr, PlanNode, Project, Window
-from kigen.plan.types import Type
-
-_FUNCS: dict[type[exp.Expr], AggFunc] = {
-    exp.Count: AggFunc.COUNT,
-    exp.Sum: AggFunc.SUM,
-    exp.Avg: AggFunc.AVG,
-    exp.Min: AggFunc.MIN,
-    exp.Max: AggFunc.MAX,
-}
+from kigen.plan.logical import Aggregate, Expr, PlanNode, Project, Window
 
 
 class Grouping:
@@ -33,7 +25,7 @@ class Grouping:
 
     def __init__(self, scope: Scope, base: Base, keys: list[Term], aliases: Mapping[str, Term]) -> None:
         self.scope, self.base = scope, base
-        self.scope_aliases = aliases  # items without aggregates, which the argument of an aggregate may use
+        self._calls = CallBinder(scope, base, aliases)
         self.keys: list[Expr] = []
         self.key_of: dict[str, int] = {}
         for term in keys:
@@ -41,7 +33,7 @@ class Grouping:
             if text not in self.key_of:
                 self.key_of[text] = len(self.keys)
                 self.keys.append(typed(term, base.types, base.place))
-        self.aggs: list[tuple[AggFunc, Expr | None, Type]] = []
+        self.aggs: list[Call] = []
 
     # --- terms over the Aggregate's columns -----------------------------------------------------------------------
 
@@ -55,7 +47,7 @@ class Grouping:
         return self.key_of.get(f"c{self.base.place(position)}", -1)
 
     def _refs(self, node: exp.Expr, aliases: Mapping[str, Term], clause: str) -> list[Ref]:
-        if isinstance(node, AGGREGATES):
+        if isinstance(node, (*AGGREGATES, exp.Filter)):
             return [Ref(place_of(self.scope.source, node), len(self.keys) + self._aggregate(node))]
         key = self._key(node)
         if key is not None:
@@ -92,74 +84,23 @@ class Grouping:
         )
         return self.scope.source.error(span, f"column {name} is neither in GROUP BY nor inside an aggregate", hint)
 
-    # --- aggregates -----------------------------------------------------------------------------------------------
-
     def _aggregate(self, node: exp.Expr) -> int:
-        func = _FUNCS[type(node)]
-        argument = node.this
-        if func is AggFunc.COUNT and (argument is None or isinstance(argument, exp.Star)):
-            return self._slot((AggFunc.COUNT_STAR, None, Type.BIGINT))
-        self._check_form(node, func)
-        check_scalar(self.scope.source, argument, "an aggregate")
-        expr = typed(
-            resolve(self.scope, argument, self.scope_aliases, clause="an aggregate"), self.base.types, self.base.place
-        )
-        return self._slot(self._typed(func, expr, node))
-
-    def _check_form(self, node: exp.Expr, func: AggFunc) -> None:
-        source, name = self.scope.source, func.value
-        if isinstance(node.this, exp.Distinct):
-            hint = (
-                f"write SELECT {name}(x) FROM (SELECT DISTINCT x FROM ...)"
-                if func not in (AggFunc.MIN, AggFunc.MAX)
-                else f"{name}(x) is the same"
-            )
-            raise source.error(place_of(source, node), f"{name}(DISTINCT ...) is not part of CQL", hint)
-        if isinstance(node.this, exp.Order):
-            raise source.error(place_of(source, node), f"ORDER BY inside {name} is not part of CQL", f"write {name}(x)")
-        if node.args.get("count") or node.expressions or node.this is None:
-            raise source.error(place_of(source, node), f"{name} takes one argument", f"write {name}(x)")
-
-    def _typed(self, func: AggFunc, expr: Expr, node: exp.Expr) -> tuple[AggFunc, Expr, Type]:
-        if func is AggFunc.COUNT:
-            return func, expr, Type.BIGINT
-        if func in (AggFunc.MIN, AggFunc.MAX):
-            return func, expr, expr.type
-        if func is AggFunc.SUM and expr.type is Type.BOOLEAN:  # DuckDB counts the true values
-            expr = Expr(f"CAST({expr.sql} AS BIGINT)", Type.BIGINT, expr.text)
-        if expr.type not in (Type.BIGINT, Type.DOUBLE):
-            instead = (
-                "epoch_us(...)"
-                if expr.type is Type.TIMESTAMP
-                else f"CAST(... AS {'BIGINT' if expr.type is Type.BOOLEAN else 'DOUBLE'})"
-            )
-            source = self.scope.source
-            raise source.error(
-                place_of(source, node),
-                f"{func.value} needs a number, got {expr.type}",
-                f"write {func.value}({instead})",
-            )
-        return func, expr, expr.type if func is AggFunc.SUM else Type.DOUBLE
-
-    def _slot(self, wanted: tuple[AggFunc, Expr | None, Type]) -> int:
-        if wanted not in self.aggs:
-            self.aggs.append(wanted)
-        return self.aggs.index(wanted)
+        call = self._calls.bind(node)
+        if call not in self.aggs:
+            self.aggs.append(call)
+        return self.aggs.index(call)
 
     # --- the plan -------------------------------------------------------------------------------------------------
 
     def node(self) -> PlanNode:
-        wanted = [*self.keys, *(expr for _, expr, _ in self.aggs if expr is not None)]
+        wanted = [*self.keys, *(expr for call in self.aggs for expr in call.exprs)]
         columns = list(dict.fromkeys(wanted))
-        if all(e.column is not None for e in columns):
-            child, at = self.base.node, {e: e.column for e in columns}
-        else:
-            child, at = (
-                Project(self.base.node, tuple(columns), tuple(e.text for e in columns)),
-                {e: i for i, e in enumerate(columns)},
-            )
-        keys = tuple(at[e] or 0 for e in self.keys)
-        aggs = tuple(Agg(func, None if expr is None else at[expr], kind) for func, expr, kind in self.aggs)
+        child, at = self.base.node, {e: e.column for e in columns if e.column is not None}
+        if len(at) < len(columns):
+            child = Project(self.base.node, tuple(columns), tuple(e.text for e in columns))
+            at = {e: i for i, e in enumerate(columns)}
+        keys = tuple(at[e] for e in self.keys)
+        aggs = tuple(call.placed(at) for call in self.aggs)
         return Aggregate(child, keys, aggs, () if self.keys else windows(self.base.node))
 
 

@@ -9,9 +9,10 @@ from kigen.plan.logical.node import BinaryNode, PlanNode, UnaryNode
 from kigen.plan.logical.relational import Aggregate, Filter, Join, Project
 from kigen.plan.logical.sets import Distinct, Except, Intersect, Matching, OuterJoin, UnionAll
 from kigen.plan.logical.streams import Received, Scan, StreamKind, ToStream, Window, WindowKind
-from kigen.plan.logical.terms import Agg, AggFunc, Comparison, Expr, Place
+from kigen.plan.logical.terms import BIRTH, Agg, AggFunc, Comparison, Expr, Place, SortKey
 
 __all__ = [
+    "BIRTH",
     "LINK",
     "Agg",
     "AggFunc",
@@ -35,6 +36,7 @@ __all__ = [
     "Received",
     "Scan",
     "Shed",
+    "SortKey",
     "SourceStream",
     "StreamKind",
     "ToStream",

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from kigen.plan.estimates import ENDLESS, KEPT_SHARE, Rates, joined_rows
 from kigen.plan.logical.node import BinaryNode, PlanNode, UnaryNode, counted, many_values
-from kigen.plan.logical.terms import Agg, Comparison, Expr, Place
+from kigen.plan.logical.terms import Agg, AggFunc, Comparison, Expr, Place
 from kigen.plan.types import Column, Schema
 
 
@@ -140,7 +140,16 @@ class Aggregate(PlanNode):
 
     def _call(self, agg: Agg) -> str:
         name = agg.func.value.lower()
-        return name if agg.arg is None else f"{name}({self.child.schema[agg.arg].name})"
+        if agg.arg is None:
+            return name
+        schema = self.child.schema
+        text = f"{'distinct ' if agg.distinct else ''}{schema[agg.arg].name}"
+        if agg.func in (AggFunc.ARG_MIN, AggFunc.ARG_MAX):
+            text += f", {schema[agg.order[0].column].name}"
+        if agg.parameter is not None:
+            text += f", {agg.parameter!r}"
+        where = "" if agg.condition is None else f" where {schema[agg.condition].name}"
+        return f"{name}({text}){where}"
 
     def rows_text(self) -> str:
         return f"versions of {self._grouping()}"

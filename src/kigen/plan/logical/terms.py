@@ -30,6 +30,30 @@ class AggFunc(Enum):
     AVG = "AVG"
     MIN = "MIN"
     MAX = "MAX"
+    STDDEV_SAMP = "STDDEV"
+    STDDEV_POP = "STDDEV_POP"
+    VAR_SAMP = "VARIANCE"
+    VAR_POP = "VAR_POP"
+    BOOL_AND = "BOOL_AND"
+    BOOL_OR = "BOOL_OR"
+    QUANTILE = "QUANTILE_CONT"
+    ARG_MIN = "ARG_MIN"
+    ARG_MAX = "ARG_MAX"
+    FIRST = "FIRST"
+    LAST = "LAST"
+    STRING_AGG = "STRING_AGG"
+
+
+BIRTH = -1  # in place of a column: the instant at which a row was born
+
+
+@dataclass(frozen=True)
+class SortKey:
+    """A column of an order: which, in which direction, and where NULLs are."""
+
+    column: int
+    descending: bool = False
+    nulls_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -37,9 +61,21 @@ class Agg:
     """An aggregate function over a column of the child."""
 
     func: AggFunc
-    arg: int | None  # child column; None only for COUNT_STAR
+    arg: int | None  # child column; None only for COUNT_STAR. BOOL_AND and BOOL_OR: BIGINT 0 or 1
     # of the result: COUNT BIGINT; SUM BIGINT or DOUBLE like its argument; AVG DOUBLE; MIN, MAX like the argument
     type: Type
+    distinct: bool = False  # each different value counts once: COUNT, SUM, AVG, STDDEV, VARIANCE
+    # Complete order of the tuples, for FIRST, LAST, STRING_AGG, ARG_MIN and ARG_MAX (whose first key is their second
+    # argument).
+    order: tuple[SortKey, ...] = ()
+    parameter: float | str | None = None  # fraction of QUANTILE, separator of STRING_AGG
+    condition: int | None = None  # BOOLEAN child column that a tuple of FIRST or LAST must satisfy
+
+    @property
+    def columns(self) -> frozenset[int]:
+        """Returns the child columns that the aggregate reads."""
+        found = {self.arg, self.condition, *(key.column for key in self.order)}
+        return frozenset(column for column in found if column is not None and column != BIRTH)
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,10 @@ JSON = _names(
     json_extract_string json_keys json_structure json_type json_valid json_value"""
 )
 
-AGGREGATES = _names("count count_star sum avg min max")  # the binder decides where a query may use them
+# The binder decides where a query may use them.
+AGGREGATES = _names(
+    """arg_max arg_min argmax argmin avg bool_and bool_or count count_star first group_concat last listagg max max_by
+    median min min_by quantile_cont stddev stddev_pop stddev_samp string_agg sum var_pop var_samp variance"""
+)
 
 ALLOWED = OPERATORS | NUMBERS | TEXTS | DISTANCES | TIMES | CHOICES | LISTS | JSON | AGGREGATES

@@ -14,6 +14,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from kigen.language.app_text import Source, Span, span_of
 from kigen.language.errors import CqlError, CqlErrors, near
+from kigen.plan.binder.expressions.allowed_functions import AGGREGATES as AGGREGATE_NAMES
 from kigen.plan.binder.expressions.allowed_functions import ALLOWED, OPERATORS
 from kigen.plan.binder.expressions.duckdb_types import Bound, DuckError, Types, describe, functions, kigen_type
 from kigen.plan.binder.expressions.terms import Place, Ref, Sql, Term
@@ -21,13 +22,16 @@ from kigen.plan.binder.scope import Scope
 from kigen.plan.logical import Expr
 from kigen.plan.types import Type
 
-AGGREGATES: tuple[type[exp.Expr], ...] = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
+AGGREGATES: tuple[type[exp.Expr], ...] = (
+    exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Stddev, exp.StddevSamp, exp.StddevPop, exp.Variance,
+    exp.VariancePop, exp.LogicalAnd, exp.LogicalOr, exp.Median, exp.PercentileCont, exp.ArgMin, exp.ArgMax, exp.First,
+    exp.Last, exp.GroupConcat,
+)  # fmt: skip
 _WORDS = {
     **dict.fromkeys(("INTEGER_LITERAL", "INT64", "INT32"), "BIGINT"),
     **dict.fromkeys(("STRING_LITERAL", "VARCHAR"), "STRING"),
     "BOOL": "BOOLEAN",
 }
-_FIVE = ("count", "sum", "avg", "min", "max")
 _SET_RETURNING = {"unnest", "explode", "columns", "generate_subscripts", "regexp_split_to_table"}
 _CLOCKS = {
     "now",
@@ -102,9 +106,9 @@ def check_scalar(source: Source, node: exp.Expr, clause: str, aggregates: bool =
                 "OVER is not part of CQL",
                 "use a window on the stream, as in s [ROWS n], and GROUP BY",
             )
-        if isinstance(part, exp.Filter):
+        if isinstance(part, exp.Filter) and not isinstance(part.this, AGGREGATES):
             raise source.error(
-                place_of(source, part), "FILTER is not part of CQL", "write COUNT(CASE WHEN condition THEN 1 END)"
+                place_of(source, part), "FILTER needs an aggregate before it", "write COUNT(*) FILTER (WHERE condition)"
             )
         if isinstance(part, exp.Star) and not isinstance(part.parent, exp.Count):
             raise source.error(place_of(source, part), "* cannot be part of an expression", "name the columns")
@@ -135,8 +139,10 @@ def _check_functions(source: Source, span: Span) -> None:
             raise source.error(
                 place, f"{name} returns a different value each time and cannot be used in a continuous query", hint
             )
-        if "aggregate" in kinds and name not in _FIVE and not kinds & {"scalar", "macro"}:
-            raise source.error(place, f"{name} is not an aggregate of CQL", "write COUNT, SUM, AVG, MIN or MAX")
+        if "aggregate" in kinds and name not in AGGREGATE_NAMES and not kinds & {"scalar", "macro"}:
+            best = near(name, sorted(AGGREGATE_NAMES))
+            hint = f"did you mean {best}?" if best else "write COUNT, SUM, AVG, MIN or MAX"
+            raise source.error(place, f"{name} is not an aggregate of CQL", hint)
 
 
 def typed(term: Term, types: Types, place: Place = lambda position: position) -> Expr:

@@ -1,0 +1,18 @@
+"""Arrays by slot: they grow with the table that gives out the slots."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+
+_Number = TypeVar("_Number", np.int64, np.int32)
+
+
+def grown(
+    array: np.ndarray[Any, np.dtype[_Number]], capacity: int, fill: int = 0
+) -> np.ndarray[Any, np.dtype[_Number]]:
+    """Extends an array to `capacity` with `fill`."""
+    if len(array) >= capacity:
+        return array
+    return np.concatenate([array, np.full(capacity - len(array), fill, dtype=array.dtype)])

@@ -1,0 +1,13 @@
+"""Random apps with the newer parts of the language, without Spark: text, binder and kernel against the oracle, in both
+methods, with random cuts into blocks."""
+
+from __future__ import annotations
+
+import pytest
+from oracle.drive import judged_sql
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_app(seed: int) -> None:
+    report = judged_sql(seed)
+    assert not report, report
