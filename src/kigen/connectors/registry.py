@@ -15,6 +15,7 @@ from kigen.connectors.console.sink import ConsoleSink
 from kigen.connectors.csv.sink import CsvSink
 from kigen.connectors.csv.source import CsvSource
 from kigen.connectors.jsonl.source import JsonlSource
+from kigen.connectors.kafka.source import KafkaSource
 from kigen.connectors.options import OptionError, check_names, path_of
 from kigen.connectors.parquet.sink import ParquetSink
 from kigen.connectors.parquet.source import ParquetSource
@@ -53,6 +54,7 @@ class _SinkRequest:
 _SOURCES: dict[str, Callable[[_SourceRequest], Source]] = {
     "csv": lambda asked: CsvSource(asked.stream, asked.directory, asked.start_us, asked.draining),
     "jsonl": lambda asked: JsonlSource(asked.stream, asked.directory, asked.start_us, asked.draining),
+    "kafka": lambda asked: KafkaSource(asked.stream, asked.directory, asked.draining),
     "parquet": lambda asked: ParquetSource(asked.stream, asked.directory, asked.start_us),
     "synthetic": lambda asked: SyntheticSource(asked.stream, asked.draining, asked.start_us),
 }

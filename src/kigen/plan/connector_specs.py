@@ -87,6 +87,43 @@ _SYNTHETIC = {
 _VALUES = OptionKind(f"a generator: {_GENERATORS}", _matches(_GENERATOR), "'uniform(0, 100)'")
 _FILE = {"path": _PATH}
 
+_TEXT = OptionKind("a string in 'single quotes'", lambda v: isinstance(v, str) and bool(v.strip()), "'name'")
+_START = OptionKind(
+    "'earliest', 'latest' or a time such as '2026-01-02T03:04:05Z'",
+    lambda v: v in ("earliest", "latest") or _matches(_INSTANT)(v),
+    "'earliest'",
+)
+
+
+def _one_of(*choices: str) -> OptionKind:
+    listed = ", ".join(f"'{choice}'" for choice in choices[:-1]) + f" or '{choices[-1]}'"
+    return OptionKind(listed, lambda v: v in choices, f"'{choices[0]}'")
+
+
+_KAFKA = {
+    "brokers": OptionKind("addresses in 'single quotes'", _TEXT.accepts, "'host:9092'"),
+    "topic": OptionKind("a topic in 'single quotes'", _TEXT.accepts, "'cars'"),
+    "format": _one_of("json", "csv", "raw", "arrow"),
+    "security": _one_of("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"),
+    "sasl_mechanism": _TEXT,
+    "username": _TEXT,
+    "username_env": _TEXT,
+    "username_file": _PATH,
+    "password_env": _TEXT,
+    "password_file": _PATH,
+    "ssl_ca": _PATH,
+    "ssl_certificate": _PATH,
+    "ssl_key": _PATH,
+    "ssl_key_password_env": _TEXT,
+    "ssl_key_password_file": _PATH,
+    "config": OptionKind("settings such as 'fetch.min.bytes = 1'", _TEXT.accepts, "'fetch.min.bytes = 1'"),
+}
+_KAFKA_SOURCE = {
+    "start": _START,
+    "columns": OptionKind("places such as 'k = key, p = partition'", _TEXT.accepts, "'k = key'"),
+    "group": _TEXT,
+}
+
 CONNECTORS: dict[str, ConnectorSpec] = {
     spec.name: spec
     for spec in (
@@ -100,6 +137,15 @@ CONNECTORS: dict[str, ConnectorSpec] = {
         ConnectorSpec("synthetic", _SYNTHETIC, "rate", is_source=True, column_kind=_VALUES),
         ConnectorSpec("console", is_sink=True),
         ConnectorSpec("http", is_source=True, is_pushed=True),
+        ConnectorSpec(
+            "kafka",
+            _KAFKA,
+            "brokers",
+            is_source=True,
+            source_options=_KAFKA_SOURCE,
+            has_partitions=True,
+            can_shed=False,
+        ),
     )
 }
 SOURCES = tuple(spec.name for spec in CONNECTORS.values() if spec.is_source)

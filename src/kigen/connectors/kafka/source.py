@@ -1,0 +1,208 @@
+"""Reads `FROM kafka (brokers = ..., topic = ...)`: a topic, several, or all that match a pattern.
+
+On the driver, a thread watches the ends of the partitions (`watcher`). Workers read ranges by offset (`range_consumer`)
+and decode them. A position holds the offset of every partition and which of them are idle, so a range gives the same
+rows and the same watermark always and everywhere. Offsets are also committed to a consumer group, for tools that show
+how far a reader is behind, and are never read back. With `--drain` the stream is a log that ends at the offsets found
+at the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kigen.connectors.bad_rows import KEPT
+from kigen.connectors.kafka.client import ClientOptions
+from kigen.connectors.kafka.cluster import Cluster
+from kigen.connectors.kafka.decoding import DECODERS, Decoder, Fault
+from kigen.connectors.kafka.lag import LagReport
+from kigen.connectors.kafka.message_columns import MessageColumns, broker_times_us
+from kigen.connectors.kafka.path import between
+from kigen.connectors.kafka.range_consumer import Message, RangeConsumer
+from kigen.connectors.kafka.watcher import Watcher
+from kigen.connectors.options import OptionError
+from kigen.connectors.source_base import InputError, LiveSource, Position, Range, Rows, Times
+from kigen.lifetimes.partitions import PARTITION, Partitions
+from kigen.plan.logical import SourceStream
+
+_FIRST_ANSWER_S = 30.0
+_SILENT_US = 1_000_000  # IDLE of a stream without TIMESTAMP BY, whose time is that of arrival
+_TICK_US = 200_000
+
+
+class KafkaSource(LiveSource):
+    def __init__(self, stream: SourceStream, directory: str, draining: bool) -> None:
+        self.stream, self.live = stream, not draining
+        self._owner = f"stream '{stream.name}'"
+        self._options = ClientOptions(self._owner, stream.source, directory)
+        self._columns = MessageColumns(stream)
+        self._idle_us = stream.idle_us or (None if stream.timestamp is not None else _SILENT_US)
+        self._first: Position | None = None
+        self._marks: dict[int, Position] = {}
+        self._watching: Watcher | None = None
+        self._last: Position | None = None  # the position that was given last
+        self._format = str(stream.source.option("format", "json"))
+        if self._format not in DECODERS:
+            raise OptionError(
+                f"{self._owner}: format must be one of {', '.join(DECODERS)}, not {self._format!r}", "format"
+            )
+
+    # --- on the driver -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _cluster(self) -> Cluster:
+        return Cluster(self._options)
+
+    @cached_property
+    def _lag(self) -> LagReport:
+        return LagReport(self._options, str(self.stream.source.option("group", f"kigen-{self.stream.name}")))
+
+    def initial(self) -> Position:
+        """Returns the offsets that option `start` names; with `--drain` also those at which the stream ends."""
+        if self._first is None:
+            partitions = self._cluster.wait_for(_FIRST_ANSWER_S)
+            starts = self._cluster.starts(partitions, str(self.stream.source.option("start", "earliest")))
+            self._first = {"index": 0, "partitions": starts}
+            if not self.live:
+                ends = self._cluster.ends(partitions)
+                self._first["ends"] = {name: max(end, starts[name]) for name, end in ends.items()}
+        return self._first
+
+    def advance(self, position: Position, max_rows: int) -> Range:
+        here, ends = position["partitions"], position["ends"]
+        left = sum(ends.values()) - sum(here.values())
+        count = min(left, max(1, max_rows))
+        there = ends if count == left else between(here, ends, count)
+        idle = [name for name, end in ends.items() if there[name] == end]
+        end = {"index": position["index"] + count, "partitions": dict(there), "ends": ends, "idle": idle}
+        return Range(self.stream.name, position, end, rows=count, ended=count == left)
+
+    def fraction(self, position: Position) -> float | None:
+        if self.live:
+            return None
+        left = sum(position["ends"].values()) - sum(position["partitions"].values())
+        return int(position["index"]) / (int(position["index"]) + left) if left else 1.0
+
+    def resume(self, positions: Mapping[int, Position]) -> None:
+        self._marks = dict(positions)
+
+    @property
+    def _watcher(self) -> Watcher:
+        if self._watching is None:
+            marks = self._marks or {0: self.initial()}
+            offsets = {index: position["partitions"] for index, position in marks.items()}
+            self._watching = Watcher(self._cluster, self._owner, offsets, self._idle_us)
+        return self._watching
+
+    def arrived_by(self, now_us: int) -> int:
+        self._lag.report()
+        return self._watcher.known()
+
+    def arrivals_us(self, first: int, end: int) -> Times:
+        return self._watcher.arrivals_us(first, end)
+
+    def complete_us(self, now_us: int) -> int | None:
+        return None  # only the rows say it
+
+    def progress_before(self, number: int, arrival_us: int) -> int | None:
+        return None
+
+    def total(self) -> int | None:
+        return None
+
+    def position(self, index: int) -> Position:
+        self._last = self._watcher.position(index)
+        return self._last
+
+    def forget_before(self, index: int) -> None:
+        self._watcher.forget_before(index)
+
+    def wants_step(self, at: Position | None) -> bool:
+        """Returns whether partitions have become idle since `at`, or all have been for a good while longer."""
+        if at is None or self._idle_us is None:
+            return False
+        now = self._watcher.position(int(at["index"]))
+        if now.get("idle", []) != at.get("idle", []):
+            return True
+        (since_us, lasting_us), before = now.get("silence", (0, 0)), at.get("silence", (0, 0))
+        passed_us = lasting_us - (before[1] if before[0] == since_us else 0)
+        return bool(passed_us > max(_TICK_US, self._idle_us // 10, lasting_us // 20))
+
+    def piece(self, name: str, first: int, end: int, progress_us: int | None, ended: bool) -> Range:
+        start = self._watcher.position(first)
+        known = self._last if self._last is not None and self._last["index"] == end else self.position(end)
+        self._lag.admitted(start, known)
+        begin = {"index": first, "partitions": start["partitions"]}
+        return Range(name, begin, known, rows=end - first, progress_us=progress_us, ended=ended)
+
+    # --- in workers --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _consumer(self) -> RangeConsumer:
+        return RangeConsumer(self._options.config(), self._owner)
+
+    @cached_property
+    def _decoder(self) -> Decoder:
+        return DECODERS[self._format](self.stream, self._columns.value_schema, self._columns.value_timestamp)
+
+    def read(self, piece: Range) -> Rows:
+        starts, ends = piece.start["partitions"], piece.end["partitions"]
+        found = self._consumer.read(starts, ends) if ends != starts else {}
+        names = [name for name in ends if found.get(name)]
+        messages = [message for name in names for message in found[name]]
+        rows = self._rows(messages)
+        silence = piece.end.get("silence")
+        partitions = Partitions(
+            tuple(ends), frozenset(piece.end.get("idle", ())), None if silence is None else (silence[0], silence[1])
+        )
+        return Rows(rows.table, rows.skipped, rows.errors, arrivals_us=rows.arrivals_us, partitions=partitions)
+
+    def _rows(self, messages: list[Message]) -> Rows:
+        """Decodes messages to a table of c0, c1, ..., `_ts` and `_partition`."""
+        decoded = self._decoder.decode([message.value() for message in messages])
+        faults, stream = dict(decoded.faults), self.stream
+        columns: dict[int, Any] = dict(zip(self._columns.in_value, decoded.columns, strict=True))
+        of_row = np.repeat(np.arange(len(messages)), decoded.counts)
+        times = broker_times_us(messages)
+        for index in self._columns.taken:
+            values, wrong = self._columns.values(index, messages)
+            columns[index] = values.take(pa.array(of_row))
+            for number, fault in wrong.items():
+                faults.setdefault(number, fault)
+        if stream.timestamp is None:
+            for number in np.flatnonzero(times < 0).tolist():
+                faults.setdefault(number, (None, "a timestamp required, found a message without one"))
+            ts = pa.array(times[of_row])
+        else:
+            ts = columns[stream.timestamp].cast(pa.int64())
+        names = [f"{message.topic()}/{message.partition()}" for message in messages]
+        partition = pa.array(names, pa.string()).dictionary_encode().take(pa.array(of_row))
+        table = pa.table(
+            [*(columns[i] for i in range(len(stream.schema))), ts, partition],
+            names=[*(f"c{i}" for i in range(len(stream.schema))), "_ts", PARTITION],
+        )
+        arrivals = times[of_row]
+        errors = self._errors(messages, faults)
+        if faults:
+            bad = np.zeros(len(messages), np.bool_)
+            bad[list(faults)] = True
+            keep = ~bad[of_row]
+            table, arrivals = table.filter(pa.array(keep)), arrivals[keep]
+        return Rows(table, len(faults), errors, arrivals_us=arrivals if self.live else None)
+
+    def _errors(self, messages: list[Message], faults: dict[int, Fault]) -> list[str]:
+        """Returns the first bad messages as text; raises InputError unless bad rows are skipped."""
+        found = []
+        for number in sorted(faults)[:KEPT]:
+            message, (column, text) = messages[number], faults[number]
+            place = f"{message.topic()}/{message.partition()}"
+            error = InputError(text, f"{self._owner}: {place}", message.offset(), column)
+            if not self.stream.on_error_skip:
+                raise error
+            found.append(str(error))
+        return found
