@@ -8,20 +8,18 @@ batches.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kigen.lifetimes.blocks import BEFORE_TIME, Ints, StreamBlock, empty_columns, no_ints, take_columns
 from kigen.lifetimes.chunks import Chunk, State
-from kigen.lifetimes.keys.row_keys import equal_rows, row_keys, row_values
+from kigen.lifetimes.keys.row_keys import row_keys
 from kigen.lifetimes.live_tuples import expand
 from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.operator_spec import OperatorSpec
 from kigen.lifetimes.sweeps.lifecycle import Events, Lifecycle
-from kigen.lifetimes.sweeps.sweep import dense, group_runs
+from kigen.lifetimes.sweeps.net_changes import net_changes
 from kigen.plan.logical import StreamKind, ToStream
 
 
@@ -48,36 +46,15 @@ class ToStreamOperator(Operator):
         return self._numbered(columns, at)
 
     def _difference(self, events: Events) -> tuple[pa.RecordBatch, Ints]:
-        sample, time, net = self._net(events)
+        sample, time, net = net_changes(events)
         copies = np.maximum(net if self.node.kind is StreamKind.ISTREAM else -net, 0)
         return take_columns(events.columns, np.repeat(sample, copies)), np.repeat(time, copies)
-
-    def _net(self, events: Events) -> tuple[Ints, Ints, Ints]:
-        """Returns, per row value and instant, one event, the instant, and the births less the deaths."""
-        if not len(events):
-            return no_ints(), no_ints(), no_ints()
-        runs = group_runs(self._dense(events), events.time)
-        return runs.sample(), runs.time, runs.total(events.sign)
-
-    def _dense(self, events: Events) -> Ints:
-        """Gives equal rows equal small numbers, and different rows different ones. Comparing the columns confirms the
-        keys."""
-        ordinal = dense(events.slot)
-        example = np.empty(int(ordinal.max()) + 1, dtype=np.int64)
-        example[ordinal] = np.arange(len(ordinal))
-        if len(example) < len(ordinal):
-            theirs = take_columns(events.columns, example[ordinal])
-            odd = np.flatnonzero(~equal_rows(events.columns.columns, theirs.columns, len(ordinal)))
-            numbers: dict[tuple[Any, ...], int] = {}
-            for row in odd.tolist():
-                ordinal[row] = numbers.setdefault(row_values(events.columns.slice(row, 1)), len(example) + len(numbers))
-        return ordinal
 
     def _relation(self, events: Events, before: int, now: int) -> tuple[pa.RecordBatch, Ints]:
         assert self._input.alive is not None
         assert self._input.dead is not None
         if self.node.every_us is None:
-            _, time, net = self._net(events)
+            _, time, net = net_changes(events)
             instants = np.unique(time[net != 0])
             if not len(instants):
                 return empty_columns(self.node.schema), no_ints()

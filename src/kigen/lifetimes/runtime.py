@@ -23,16 +23,16 @@ from kigen.lifetimes.exchange.received import ReceivedIntake
 from kigen.lifetimes.exchange.replica_order import ordered
 from kigen.lifetimes.exchange.sent import END_OF_TIME, SentRows
 from kigen.lifetimes.intake import Intake, StreamInput
-from kigen.lifetimes.lines import Lines
 from kigen.lifetimes.needed import needed_columns
 from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.operator_spec import OperatorContext
 from kigen.lifetimes.registry import spec_of
+from kigen.lifetimes.results.writers import writers_of
 from kigen.lifetimes.sweeps.time_cuts import cut
 from kigen.plan.logical import App, PlanNode, Query, Received, Scan
 from kigen.plan.tasks import Task
 
-Give = Callable[[str, pa.Table], None]  # takes lines of a query
+Give = Callable[[str, pa.Table], None]  # takes results of a query, by the name of the output
 Watch = Callable[[PlanNode, int], None]  # gets the operator that runs next, and the time it advances to
 DT, NT = "dt", "nt"
 RUN_OUT_STEPS = 2_000  # events after the end of the streams that are run one by one
@@ -42,8 +42,8 @@ STEP_TUPLES = 1 << 17
 
 @dataclass
 class StepResult:
-    """Result of a step: lines per query (c0.., and `_from`, `_to` or `_at`), tuples counted per query, whether all
-    queries have ended, and when the next event is due."""
+    """Result of a step: tables per output (`Query.gives`: c0.., and `_from`, `_to`, or `_at`, or `_at`, `_op`), tuples
+    counted per query, whether all queries have ended, and when the next event is due."""
 
     outputs: dict[str, pa.Table] = field(default_factory=dict)
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -72,7 +72,8 @@ class TaskRuntime:
         self._last_turn = self._last_turns()
         self._needed = needed_columns(self._nodes, task.queries)
         self._operators = [self._make(node, task.first_number + i + 1) for i, node in enumerate(self._nodes)]
-        self._lines = {q.name: SentRows(q) if q.sent else Lines(q, self._signed) for q in task.queries}
+        self._results = {q.name: writers_of(q, self._signed, app.secret) for q in task.queries}
+        self._writers = {name: writer for mine in self._results.values() for name, writer in mine.items()}
         self._streams = {q.name: q.streams for q in task.queries}
         self._now = BEFORE_TIME
         self.watch: Watch | None = None  # called before each operator; must be cheap, may raise to end the step
@@ -108,9 +109,9 @@ class TaskRuntime:
         outputs: dict[str, list[pa.Table]] = {}
         give = give or (lambda name, table: outputs.setdefault(name, []).append(table))
         for jump in (given.jump for given in inputs.values() if given.jump is not None):
-            for name, lines in self._lines.items():
-                if isinstance(lines, SentRows):
-                    give(name, lines.jump(jump))
+            for name, writer in self._writers.items():
+                if isinstance(writer, SentRows):
+                    give(name, writer.jump(jump))
         target = min(intake.progress for intake in self._intakes.values())
         for stop, ending in self._stops(target):
             if stop == END_OF_TIME:
@@ -120,14 +121,20 @@ class TaskRuntime:
             for query in ending:
                 self._finish(query, self._last(query), give)
         result.outputs = {name: pa.concat_tables(tables) for name, tables in outputs.items()}
-        result.finished = all(lines.finished for lines in self._lines.values())
+        result.finished = self.finished
         result.next_event_us = None if self.due == FOREVER else self.due
         return result
 
     @property
     def due(self) -> int:
         """The next time at which something happens even if nothing arrives."""
-        return min((op.wanted if isinstance(op, Intake) else op.next_event for op in self._operators), default=FOREVER)
+        events = [op.wanted if isinstance(op, Intake) else op.next_event for op in self._operators]
+        return min([*events, *(writer.next_event for writer in self._writers.values())], default=FOREVER)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all queries have ended."""
+        return all(writer.finished for writer in self._writers.values())
 
     def _stops(self, target: int) -> list[tuple[int, list[Query]]]:
         """Returns the instants at which time halts on its way to `target`: at the end of each query that ends, at the
@@ -135,7 +142,7 @@ class TaskRuntime:
         ends: dict[int, list[Query]] = {}
         for query in self.task.queries:
             intakes = [self._intakes[s] for s in self._streams[query.name]]
-            if self._lines[query.name].finished or not all(i.ended for i in intakes):
+            if self._has_ended(query) or not all(i.ended for i in intakes):
                 continue
             last = self._last(query)
             stop = self._now if last is None else last + 1
@@ -152,6 +159,9 @@ class TaskRuntime:
         if target != FOREVER:
             ends.setdefault(target, [])
         return sorted(ends.items())
+
+    def _has_ended(self, query: Query) -> bool:
+        return all(writer.finished for writer in self._results[query.name].values())
 
     def _last(self, query: Query) -> int | None:
         """Returns the last timestamp of the query's streams, at which the query ends."""
@@ -212,15 +222,16 @@ class TaskRuntime:
 
     def _write(self, messages: dict[int, Message], now: int | None, give: Give) -> None:
         for query in self.task.queries:
-            lines = self._lines[query.name]
-            table = None if lines.finished else lines.step(messages[self._roots[query.name]], now)
-            if table is not None:
-                give(query.name, table)
+            for name, writer in self._results[query.name].items():
+                table = None if writer.finished else writer.step(messages[self._roots[query.name]], now)
+                if table is not None:
+                    give(name, table)
 
     def _finish(self, query: Query, last: int | None, give: Give) -> None:
-        rest = self._lines[query.name].finish(self._known_ends(query), last)
-        if rest is not None:
-            give(query.name, rest)
+        for name, writer in self._results[query.name].items():
+            rest = writer.finish(self._known_ends(query), last)
+            if rest is not None:
+                give(name, rest)
 
     def _known_ends(self, query: Query) -> Fills:
         """Returns settled deaths that lie ahead, for the rows of a query that ends. (The direct method wrote them with
@@ -246,7 +257,7 @@ class TaskRuntime:
     @property
     def tuples_held(self) -> int:
         held: int = sum(op.held for op in self._operators)
-        return held + sum(lines.held for lines in self._lines.values())
+        return held + sum(writer.held for writer in self._writers.values())
 
     @property
     def waiting(self) -> int:
@@ -256,7 +267,7 @@ class TaskRuntime:
     def memory(self, ledger: Ledger | None = None) -> list[Holding]:
         """Reports what each operator holds."""
         ledger = ledger or Ledger()
-        lines = [lines_holding(name, lines, ledger) for name, lines in self._lines.items() if lines.held]
+        lines = [lines_holding(name, writer, ledger) for name, writer in self._writers.items() if writer.held]
         return lines + holdings(self._nodes, self._operators, self._serves, ledger)
 
     @cached_property
@@ -274,15 +285,15 @@ class TaskRuntime:
         return {
             "now": self._now,
             "operators": operators,
-            "lines": {name: lines.state() for name, lines in self._lines.items()},
+            "lines": {name: writer.state() for name, writer in self._writers.items()},
         }
 
     def load(self, tree: State) -> None:
         self._now = tree["now"]
         for operator, saved in zip(self._operators, tree["operators"], strict=True):
             operator.load(saved)
-        for name, saved in tree["lines"].items():
-            self._lines[name].load(saved)
+        for name, writer in self._writers.items():
+            writer.load(tree["lines"][name])
 
 
 def _order(nodes: list[PlanNode]) -> list[int]:

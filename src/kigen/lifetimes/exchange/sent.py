@@ -113,6 +113,10 @@ class SentRows:
         return pa.Table.from_batches([_watermark_row(self._schema, _GAP_FROM - outputs)], self._schema)
 
     @property
+    def next_event(self) -> int:
+        return FOREVER
+
+    @property
     def held(self) -> int:
         return 0
 

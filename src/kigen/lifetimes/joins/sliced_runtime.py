@@ -248,10 +248,6 @@ class _Branch(TaskRuntime):
         for query in self.task.queries:
             self._finish(query, last, give)
 
-    @property
-    def finished(self) -> bool:
-        return all(lines.finished for lines in self._lines.values())
-
 
 def _branch(task: Task, app: App, mode: str, span: int) -> _Branch:
     mine = [query for query in task.queries if _reach(query.root) == span]

@@ -12,6 +12,8 @@ from kigen.plan.logical.terms import Expr
 from kigen.plan.types import Schema
 
 LINK = "link"  # the connector between nodes; app files cannot name it
+LINES, CHANGES, UPSERTS = "lines", "changes", "upserts"  # what a query can give (kigen.lifetimes.results)
+_GIVES = {"append": LINES, "changes": CHANGES, "upsert": UPSERTS, "current": UPSERTS}  # by the mode of INTO
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Query:
     cost_us: int | None = None
     into: Connector | None = None
     level: int = 0  # of a node's own queries: the most links that lie below it
+    also: tuple[str, ...] = field(default=(), repr=False)  # what a run gives beside what INTO takes
 
     @property
     def schema(self) -> Schema:
@@ -83,6 +86,26 @@ class Query:
         """Returns whether its results go to another node, as rows of a queue (kigen.lifetimes.exchange.sent), not as
         lines."""
         return self.into is not None and self.into.name == LINK
+
+    @property
+    def mode(self) -> str:
+        """Returns how INTO writes the results: append, changes, upsert or current."""
+        return "append" if self.into is None else str(self.into.option("mode", "append"))
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """Returns the columns that `key` of INTO names: at any instant, at most one row has each of their values."""
+        named = "" if self.into is None else str(self.into.option("key", ""))
+        wanted = [name.strip().lower() for name in named.split(",") if name.strip()]
+        places = {column.name.lower(): i for i, column in reversed(list(enumerate(self.schema)))}
+        return tuple(places[name] for name in wanted)
+
+    @property
+    def gives(self) -> dict[str, str]:
+        """Returns what the query gives, with the name of each output. What INTO takes comes first and has the name of
+        the query; the name of another output contains a slash, so that no query can have it."""
+        first = _GIVES[self.mode]
+        return {first: self.name} | {kind: f"{self.name}/{kind}" for kind in self.also if kind != first}
 
     @property
     def streams(self) -> tuple[str, ...]:

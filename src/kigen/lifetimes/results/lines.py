@@ -52,6 +52,10 @@ class Lines:
         return _table(chunk.columns, {"_from": pa.array(chunk.start), "_to": ends})
 
     @property
+    def next_event(self) -> int:
+        return FOREVER
+
+    @property
     def held(self) -> int:
         return len(self._waiting)
 
