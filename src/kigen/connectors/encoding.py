@@ -14,21 +14,29 @@ import pyarrow as pa
 from kigen.plan.types import Schema
 
 
-def times_of(is_stream: bool) -> tuple[str, ...]:
+def times_of(is_stream: bool, changes: bool = False) -> tuple[str, ...]:
+    """Returns the names of the columns after the query's own. The last one is always a time."""
+    if changes:
+        return ("_op", "_at")
     return ("_at",) if is_stream else ("_from", "_to")
 
 
-def output_columns(table: pa.Table, schema: Schema, is_stream: bool) -> list[pa.Array | pa.ChunkedArray]:
+def output_columns(
+    table: pa.Table, schema: Schema, is_stream: bool, changes: bool = False
+) -> list[pa.Array | pa.ChunkedArray]:
     """Returns the table's columns in the order of the output, with times as UTC timestamps without a zone."""
     values = [table[f"c{i}"].cast(column.type.arrow) for i, column in enumerate(schema)]
-    return values + [table[name].cast(pa.int64()).cast(pa.timestamp("us")) for name in times_of(is_stream)]
+    return values + [
+        table[name] if name == "_op" else table[name].cast(pa.int64()).cast(pa.timestamp("us"))
+        for name in times_of(is_stream, changes)
+    ]
 
 
 class Encoder(ABC):
     """Starts files that a sink of the same kind can adopt."""
 
-    def __init__(self, schema: Schema, is_stream: bool) -> None:
-        self.schema, self.is_stream = schema, is_stream
+    def __init__(self, schema: Schema, is_stream: bool, changes: bool = False) -> None:
+        self.schema, self.is_stream, self.changes = schema, is_stream, changes
         self.syncs = True  # whether finished files survive a power cut
 
     @abstractmethod

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from kigen.connectors.console.sink import ConsoleSink
 from kigen.connectors.csv.sink import CsvSink
 from kigen.connectors.csv.source import CsvSource
+from kigen.connectors.jsonl.sink import JsonlSink
 from kigen.connectors.jsonl.source import JsonlSource
 from kigen.connectors.kafka.source import KafkaSource
 from kigen.connectors.options import OptionError, check_names, path_of
@@ -47,6 +48,10 @@ class _SinkRequest:
     query: str
 
     @property
+    def changes(self) -> bool:
+        return str(self.connector.option("mode", "append")) != "append"
+
+    @property
     def path(self) -> str:
         return os.path.join(self.directory, path_of(f"query '{self.query}'", self.connector))
 
@@ -59,9 +64,10 @@ _SOURCES: dict[str, Callable[[_SourceRequest], Source]] = {
     "synthetic": lambda asked: SyntheticSource(asked.stream, asked.draining, asked.start_us),
 }
 _SINKS: dict[str, Callable[[_SinkRequest], Sink]] = {
-    "console": lambda asked: ConsoleSink(asked.query, asked.schema, asked.is_stream),
-    "csv": lambda asked: CsvSink(asked.path, asked.schema, asked.is_stream),
-    "parquet": lambda asked: ParquetSink(asked.path, asked.schema, asked.is_stream),
+    "console": lambda asked: ConsoleSink(asked.query, asked.schema, asked.is_stream, asked.changes),
+    "csv": lambda asked: CsvSink(asked.path, asked.schema, asked.is_stream, asked.changes),
+    "jsonl": lambda asked: JsonlSink(asked.path, asked.schema, asked.is_stream, asked.changes),
+    "parquet": lambda asked: ParquetSink(asked.path, asked.schema, asked.is_stream, asked.changes),
 }
 
 
@@ -84,7 +90,7 @@ def open_sink(connector: Connector, schema: Schema, is_stream: bool, directory: 
     """Returns the sink for the results of query `name`; does no I/O before `Sink.open`."""
     owner = f"query '{name}'"
     spec = _spec(owner, connector, SINKS)
-    check_names(owner, connector, tuple(spec.options))
+    check_names(owner, connector, tuple(spec.into_options))
     return _SINKS[spec.name](_SinkRequest(connector, schema, is_stream, directory, name))
 
 

@@ -2,8 +2,12 @@
 
 Invariant: `open(position)` leaves exactly what had been written when `commit` returned that position. Anything written
 or half written after it is removed, so a replayed batch is neither lost nor doubled. Tables hold c0, c1, ... and
-`_from`, `_to` (int64 microseconds, `_to` is NULL if undetermined) or `_at`. Large results arrive as files that a worker
-has encoded (kigen.connectors.encoding): see `adopt`.
+`_from`, `_to` (int64 microseconds, `_to` is NULL if undetermined) or `_at`. A sink whose mode is not `append` gets
+changes: `_at` and `_op` (kigen.lifetimes.results). Large results arrive as files that a worker has encoded
+(kigen.connectors.encoding): see `adopt`.
+
+Tables come in an order that depends only on the input, so a sink may number its rows: after a restart the rows that
+follow a position are the same ones again.
 """
 
 from __future__ import annotations
@@ -24,9 +28,11 @@ class Sink(ABC):
 
     run_name = ""  # of the checkpoint: by it, an output that is not a file recognizes its own work
     syncs = True  # whether committed output survives a power cut; False: it survives only a kill of the process
+    commit_interval_us = 0  # the least time between two calls of `commit`, except at the end of an epoch
+    commits_per_epoch = False  # whether `commit` is called only at the end of an epoch: it is costly, or makes a file
 
-    def __init__(self, schema: Schema, is_stream: bool) -> None:
-        self.schema, self.is_stream = schema, is_stream
+    def __init__(self, schema: Schema, is_stream: bool, changes: bool = False) -> None:
+        self.schema, self.is_stream, self.changes = schema, is_stream, changes
 
     @abstractmethod
     def open(self, position: SinkPosition | None) -> None:

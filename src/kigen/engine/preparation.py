@@ -14,7 +14,7 @@ from kigen.connectors import Sink, open_sink
 from kigen.durable import slow_disk
 from kigen.engine.errors import RunFailed, SparkDied
 from kigen.engine.options import RunOptions
-from kigen.plan.logical import App, Connector
+from kigen.plan.logical import LINES, App, Connector
 from kigen.spark.links.link_source import Access
 from kigen.spark.operator.dropped_tuples import shed_output_name
 from kigen.spark.pipeline import is_process_death, warm_up
@@ -87,6 +87,12 @@ def run_spec(app: App, options: RunOptions, checkpoint: Path, scratch: Path, acc
     )
 
 
+def with_lines(app: App) -> App:
+    """Returns the app with lines of every query, for outputs that need them beside what INTO takes."""
+    given = (q if LINES in q.gives or q.sent else replace(q, also=(*q.also, LINES)) for q in app.queries)
+    return replace(app, queries=tuple(given))
+
+
 def open_outputs(app: App, output: str | None, results: Path | None, links: Links | None) -> Outputs:
     """Opens the sinks of each query, and those of tuples that streams shed.
 
@@ -99,15 +105,16 @@ def open_outputs(app: App, output: str | None, results: Path | None, links: Link
             assert links is not None, f"{query.name} goes to another node"
             mine.append((f"{query.name} into", links.sinks[query.name]))
             continue
-        if output is not None:
-            csv = Connector("csv", (("path", f"{query.name}.csv"),))
-            sink = open_sink(csv, query.schema, query.root.is_stream, output, query.name)
-            mine.append((f"{query.name} output", sink))
         if query.into is not None:
             sink = open_sink(query.into, query.schema, query.root.is_stream, app.directory, query.name)
             mine.append((f"{query.name} into", sink))
+        lines = outputs.setdefault(query.gives.get(LINES, query.name), [])
+        if output is not None:
+            csv = Connector("csv", (("path", f"{query.name}.csv"),))
+            sink = open_sink(csv, query.schema, query.root.is_stream, output, query.name)
+            lines.append((f"{query.name} output", sink))
         if results is not None:
-            mine.append((f"{query.name} results", results_sink(query, results)))
+            lines.append((f"{query.name} results", results_sink(query, results)))
     for stream in app.streams:
         if stream.shed is not None and stream.shed.into is not None:
             name = shed_output_name(stream.name)

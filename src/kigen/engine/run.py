@@ -24,7 +24,7 @@ from kigen.engine.checkpoint.owner import Owner
 from kigen.engine.errors import ArgumentError, RunFailed, SparkDied
 from kigen.engine.ingest import Ingest, all_told, open_ingest
 from kigen.engine.options import RunOptions
-from kigen.engine.preparation import Links, open_outputs, run_spec, start_error, warn_of_slow_disk
+from kigen.engine.preparation import Links, open_outputs, run_spec, start_error, warn_of_slow_disk, with_lines
 from kigen.engine.progress import Progress, ProgressThread, QueryProgress
 from kigen.engine.result import RunResult, report_of
 from kigen.engine.worker_monitor import WorkerMonitor, fraction_of
@@ -90,6 +90,8 @@ class Run:
         output = None if options.output is None else str(Path(options.output).absolute())
         for _, wrong in conflicts(self.app, output):  # an app file was checked already; a plan made by hand was not
             raise ArgumentError(wrong)
+        if output is not None or self._results is not None:
+            self.app = with_lines(self.app)
         sync = options.syncs and options.checkpoint is not None
         make_directories(self._checkpoint, options.syncs)
         self._owner.acquire()

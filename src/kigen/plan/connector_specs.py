@@ -39,6 +39,23 @@ class ConnectorSpec:
     source_options: dict[str, OptionKind] = field(default_factory=dict)  # further ones, in FROM only
     has_partitions: bool = False  # whether it reads partitions, each in order by itself, that may be idle
     can_shed: bool = True  # whether SHED works: a replay must find the arrival times again
+    sink_options: dict[str, OptionKind] = field(default_factory=dict)  # further ones, in INTO only
+    modes: tuple[str, ...] = ("append",)  # what option `mode` of a sink takes; the first is the default
+    needs: tuple[tuple[str, ...], ...] = ()  # of each group, one option must be given
+
+    @property
+    def from_options(self) -> dict[str, OptionKind]:
+        """Returns all options in FROM."""
+        return self.options | self.source_options
+
+    @property
+    def into_options(self) -> dict[str, OptionKind]:
+        """Returns all options in INTO: `mode` if there is a choice, and `key` for the modes that need one."""
+        listed = ", ".join(f"'{mode}'" for mode in self.modes[:-1]) + f" or '{self.modes[-1]}'"
+        mode = OptionKind(listed, lambda value: value in self.modes, f"'{self.modes[-1]}'")
+        moded = {"mode": mode} if len(self.modes) > 1 else {}
+        keyed = {"key": _COLUMNS} if {"upsert", "current"} & set(self.modes) else {}
+        return {**self.options, **self.sink_options, **moded, **keyed}
 
 
 _DURATION = re.compile(
@@ -68,6 +85,7 @@ def _matches(pattern: re.Pattern[str]) -> Callable[[object], bool]:
 
 
 _PATH = OptionKind("a string in 'single quotes'", lambda v: isinstance(v, str) and bool(v.strip()), "'data/file'")
+_COLUMNS = OptionKind("column names in 'single quotes'", lambda v: isinstance(v, str) and bool(v.strip()), "'a, b'")
 _TIME = OptionKind("a duration such as '60 s', '500 ms' or '2 min'", _matches(_DURATION), "'60 s'")
 _INSTANTS = OptionKind("a timestamp such as '2024-01-01T00:00:00Z'", _matches(_INSTANT), "'2024-01-01T00:00:00Z'")
 
@@ -86,6 +104,7 @@ _SYNTHETIC = {
 }
 _VALUES = OptionKind(f"a generator: {_GENERATORS}", _matches(_GENERATOR), "'uniform(0, 100)'")
 _FILE = {"path": _PATH}
+_CHANGES = ("append", "changes")
 
 _TEXT = OptionKind("a string in 'single quotes'", lambda v: isinstance(v, str) and bool(v.strip()), "'name'")
 _START = OptionKind(
@@ -127,12 +146,26 @@ _KAFKA_SOURCE = {
 CONNECTORS: dict[str, ConnectorSpec] = {
     spec.name: spec
     for spec in (
-        ConnectorSpec("csv", _FILE, "path", is_source=True, is_sink=True, suffixes=(".csv",)),
+        ConnectorSpec("csv", _FILE, "path", is_source=True, is_sink=True, suffixes=(".csv",), modes=_CHANGES),
         ConnectorSpec(
-            "parquet", _FILE, "path", is_source=True, is_sink=True, suffixes=(".parquet",), writes_folder=True
+            "parquet",
+            _FILE,
+            "path",
+            is_source=True,
+            is_sink=True,
+            suffixes=(".parquet",),
+            writes_folder=True,
+            modes=_CHANGES,
         ),
         ConnectorSpec(
-            "jsonl", _FILE, "path", is_source=True, suffixes=(".jsonl", ".ndjson", ".json"), aliases=("json",)
+            "jsonl",
+            _FILE,
+            "path",
+            is_source=True,
+            is_sink=True,
+            suffixes=(".jsonl", ".ndjson", ".json"),
+            aliases=("json",),
+            modes=_CHANGES,
         ),
         ConnectorSpec("synthetic", _SYNTHETIC, "rate", is_source=True, column_kind=_VALUES),
         ConnectorSpec("console", is_sink=True),
@@ -146,6 +179,7 @@ CONNECTORS: dict[str, ConnectorSpec] = {
             has_partitions=True,
             can_shed=False,
         ),
+        ConnectorSpec("console", is_sink=True, modes=_CHANGES),
     )
 }
 SOURCES = tuple(spec.name for spec in CONNECTORS.values() if spec.is_source)

@@ -1,5 +1,6 @@
 """Prints `INTO console`: results as lines on standard output, for people. Printed lines cannot be withdrawn, so a
-replay prints them again."""
+replay prints them again. With `mode = 'changes'` a line begins with + when its row becomes true, and with - when it no
+longer is."""
 
 from __future__ import annotations
 
@@ -9,27 +10,34 @@ import pyarrow as pa
 
 from kigen.connectors.encoding import output_columns
 from kigen.connectors.sink_base import Sink, SinkPosition
+from kigen.lifetimes.results.changes import INSERT
 from kigen.plan.types import Schema, Type
 
 _LONGEST = 1000  # lines per table
 
 
 class ConsoleSink(Sink):
-    def __init__(self, name: str, schema: Schema, is_stream: bool) -> None:
-        super().__init__(schema, is_stream)
+    def __init__(self, name: str, schema: Schema, is_stream: bool, changes: bool = False) -> None:
+        super().__init__(schema, is_stream, changes)
         self.name = name
 
     def open(self, position: SinkPosition | None) -> None:
         pass
 
     def write(self, table: pa.Table) -> None:
-        columns = output_columns(table.slice(0, _LONGEST), self.schema, self.is_stream)
+        columns = output_columns(table.slice(0, _LONGEST), self.schema, self.is_stream, self.changes)
         shown = [_texts(column, "NULL" if i < len(self.schema) else "?") for i, column in enumerate(columns)]
         for row in zip(*shown, strict=True):
             values = ", ".join(f"{column.name} = {text}" for column, text in zip(self.schema, row, strict=False))
-            sys.stdout.write(f"{self.name}  {' .. '.join(row[len(self.schema) :])}  {values}\n")
+            sys.stdout.write(f"{self.name}  {self._when(row[len(self.schema) :])}  {values}\n")
         if table.num_rows > _LONGEST:
             sys.stdout.write(f"{self.name}  ... and {table.num_rows - _LONGEST} more\n")
+
+    def _when(self, texts: tuple[str, ...]) -> str:
+        if not self.changes:
+            return " .. ".join(texts)
+        op, at = texts
+        return f"{at}  {'+' if op == repr(INSERT) else '-'}"
 
     def commit(self) -> SinkPosition:
         sys.stdout.flush()

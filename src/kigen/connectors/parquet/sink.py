@@ -25,9 +25,12 @@ _GROUP_ROWS = 1 << 19  # per row group, about
 
 
 class ParquetEncoder(Encoder):
-    def __init__(self, schema: Schema, is_stream: bool) -> None:
-        super().__init__(schema, is_stream)
-        zoned = [pa.field(name, pa.timestamp("us", "UTC")) for name in times_of(is_stream)]
+    def __init__(self, schema: Schema, is_stream: bool, changes: bool = False) -> None:
+        super().__init__(schema, is_stream, changes)
+        zoned = [
+            pa.field(name, pa.string() if name == "_op" else pa.timestamp("us", "UTC"))
+            for name in times_of(is_stream, changes)
+        ]
         self.arrow_schema = pa.schema(
             [pa.field(n, c.type.arrow) for n, c in zip(_distinct(self.schema), schema, strict=True)] + zoned
         )
@@ -36,9 +39,8 @@ class ParquetEncoder(Encoder):
         return _Part(self, path)
 
     def typed(self, table: pa.Table) -> pa.Table:
-        return pa.table(output_columns(table, self.schema, self.is_stream), names=self.arrow_schema.names).cast(
-            self.arrow_schema
-        )
+        columns = output_columns(table, self.schema, self.is_stream, self.changes)
+        return pa.table(columns, names=self.arrow_schema.names).cast(self.arrow_schema)
 
 
 class _Part(Encoding):
@@ -74,10 +76,12 @@ class _Part(Encoding):
 
 
 class ParquetSink(Sink):
-    def __init__(self, path: str, schema: Schema, is_stream: bool) -> None:
-        super().__init__(schema, is_stream)
+    commits_per_epoch = True  # a part each
+
+    def __init__(self, path: str, schema: Schema, is_stream: bool, changes: bool = False) -> None:
+        super().__init__(schema, is_stream, changes)
         self.path = os.path.normpath(path)
-        self._encoder = ParquetEncoder(schema, is_stream)
+        self._encoder = ParquetEncoder(schema, is_stream, changes)
         self._waiting: list[pa.Table] = []
         self._parts = 0
         self._renamed = False  # whether a part was renamed since the directory was last synced
@@ -154,7 +158,7 @@ def _distinct(schema: Schema) -> list[str]:
     names: list[str] = []
     for column in schema:
         name, count = column.name, 1
-        while name in names or name in ("_from", "_to", "_at"):
+        while name in names or name in ("_from", "_to", "_at", "_op"):
             name, count = f"{column.name}_{count}", count + 1
         names.append(name)
     return names

@@ -85,7 +85,7 @@ def _parts(declared: SourceStream | Query) -> dict[str, str]:
 
     A clause that older versions did not have is left out if the app does not use it.
     """
-    later = {name for name in ("ahead_us", "idle_us") if getattr(declared, name, None) is None}
+    later = {name for name in ("ahead_us", "idle_us", "also") if getattr(declared, name, None) in (None, ())}
     return {f.name: _digest(getattr(declared, f.name)) for f in fields(declared) if f.name not in {"name", *later}}
 
 
@@ -109,6 +109,7 @@ _CLAUSES = {
     "firm": "FIRM",
     "cost_us": "COST",
     "into": "INTO",
+    "also": "what is kept beside INTO (lines or changes)",
 }
 
 

@@ -61,7 +61,8 @@ class Upserts(Changes):
         for k in self._key:
             if columns.column(k).null_count:
                 row = int(np.flatnonzero(pc.is_null(columns.column(k)).to_numpy(zero_copy_only=False))[0])
-                raise self._error(f"the key {self._query.schema[k].name} is NULL {_when(int(time[row]))}", "IS NOT NULL")
+                name = self._query.schema[k].name
+                raise self._error(f"the key {name} is NULL {_when(int(time[row]))}", f"add WHERE {name} IS NOT NULL")
         slots = self._groups.assign(keys, len(time))
         self._rows = grown(self._rows, self._groups.key_table.capacity)
         return slots

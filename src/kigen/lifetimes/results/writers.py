@@ -5,6 +5,7 @@ A query may give several of them at once, each under a name of its own (`Query.g
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import pyarrow as pa
@@ -46,7 +47,7 @@ def writers_of(query: Query, signed: bool, secret: int) -> dict[str, ResultWrite
     """Returns what writes the query's results, by the name of the output."""
     if query.sent:
         return {query.name: SentRows(query)}
-    makers = {
+    makers: dict[str, Callable[[], ResultWriter]] = {
         LINES: lambda: Lines(query, signed),
         CHANGES: lambda: Changes(query, signed, secret),
         UPSERTS: lambda: Upserts(query, signed, secret),

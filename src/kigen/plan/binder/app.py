@@ -14,14 +14,15 @@ from kigen.plan.binder.bodies import bind_body
 from kigen.plan.binder.catalog import Catalog
 from kigen.plan.binder.expressions.binding import place_of
 from kigen.plan.binder.files import check_outputs
-from kigen.plan.binder.streams import bind_stream, sink
+from kigen.plan.binder.sinks import bind_sink, check_mode, mode_warnings
+from kigen.plan.binder.streams import bind_stream
 from kigen.plan.costs import cost_warnings
 from kigen.plan.expressions.columns import bare
 from kigen.plan.logical import App, PlanNode, Project, Query, StreamKind, ToStream
 from kigen.plan.paths import bad_name
 from kigen.plan.rewrite import rewrite
 
-_OUR_COLUMNS = ("_from", "_to", "_at")
+_OUR_COLUMNS = ("_from", "_to", "_at", "_op")
 
 
 def load_app(path: str | Path, output: str | Path | None = None) -> App:
@@ -42,8 +43,9 @@ def bind(text: str, file_name: str = "<app>", directory: str = ".", output: str 
     if catalog.errors:
         raise CqlErrors(catalog.errors)
     bound = rewrite(tuple(q for q in queries if q is not None))
-    warnings = cost_warnings(bound, declared.source, catalog.rates)
-    app = App(tuple(catalog.streams[k] for k in streams), bound, directory, warnings=warnings)
+    costly = cost_warnings(bound, declared.source, catalog.rates)
+    warnings = sorted([*costly, *mode_warnings(declared, bound)], key=lambda warning: (warning.line, warning.column))
+    app = App(tuple(catalog.streams[k] for k in streams), bound, directory, warnings=tuple(warnings))
     check_outputs(declared, app, file_name, output)
     return app
 
@@ -87,7 +89,7 @@ def _names_of_broken(declared: AppDecl, catalog: Catalog) -> None:
 
 def _bind_query(catalog: Catalog, decl: QueryDecl) -> Query:
     relation = bind_body(catalog, decl.body)
-    into = sink(catalog.source, decl.into)
+    into = bind_sink(catalog.source, decl.into)
     for name in relation.names:
         if name.lower() in _OUR_COLUMNS:
             message = f"the output of query {decl.name.text} has a column {name}, a name that is reserved for lifetimes"
@@ -101,7 +103,9 @@ def _bind_query(catalog: Catalog, decl: QueryDecl) -> Query:
     root = _named(relation.node, relation.names)
     if decl.stream_op is not None:
         root = ToStream(root, StreamKind(decl.stream_op.kind), decl.stream_op.every_us)
-    return Query(decl.name.text, root, decl.deadline_us, decl.firm, decl.cost_us, into)
+    query = Query(decl.name.text, root, decl.deadline_us, decl.firm, decl.cost_us, into)
+    check_mode(catalog.source, decl, query)
+    return query
 
 
 def _named(node: PlanNode, names: tuple[str, ...]) -> PlanNode:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kigen.language.app_text import Source
 from kigen.language.declarations import ConnectorDecl, OptionDecl
 from kigen.language.errors import CqlError, CqlErrors, near, suggest
-from kigen.plan.connector_specs import ConnectorSpec, OptionKind, connector_named
+from kigen.plan.connector_specs import SINKS, ConnectorSpec, OptionKind, connector_named
 from kigen.plan.logical import Connector
 
 _Options = dict[str, tuple[str, OptionKind]]  # by lower-case name: how an option is spelt, and what it takes
@@ -23,7 +23,7 @@ def bind_connector(
     spec = connector_named(decl.name.text)
     if spec is None or spec.name not in known:
         raise _unknown_connector(source, decl, spec, known)
-    allowed = _options(spec, columns)
+    allowed = _options(spec, columns, known is SINKS)
     errors: list[CqlError] = []
     options: dict[str, object] = {}
     for option in decl.options:
@@ -36,6 +36,11 @@ def bind_connector(
         errors.append(
             source.error(decl.name.span, f"connector {spec.name} needs option {required}", f"write {example}")
         )
+    for group in () if errors else spec.needs:
+        if not any(option in options for option in group):
+            example = f"{group[0]} = {allowed[group[0]][1].example}"
+            message = f"connector {spec.name} needs option {' or '.join(group)}"
+            errors.append(source.error(decl.name.span, message, f"add {example}"))
     if errors:
         raise CqlErrors(errors)
     return Connector(spec.name, tuple(options.items()))
@@ -51,10 +56,10 @@ def _unknown_connector(
     return source.error(decl.name.span, f"unknown connector {decl.name.text}", hint)
 
 
-def _options(spec: ConnectorSpec, columns: tuple[str, ...]) -> _Options:
+def _options(spec: ConnectorSpec, columns: tuple[str, ...], is_sink: bool) -> _Options:
     described = {} if spec.column_kind is None else {c.lower(): (c, spec.column_kind) for c in columns}
-    further = spec.source_options if columns else {}
-    return described | {key: (key, kind) for key, kind in (spec.options | further).items()}
+    own = spec.into_options if is_sink else spec.from_options
+    return described | {key: (key, kind) for key, kind in own.items()}
 
 
 def _check(

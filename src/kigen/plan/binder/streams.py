@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from kigen.language.app_text import Source
-from kigen.language.declarations import ConnectorDecl, ShedDecl, StreamDecl
+from kigen.language.declarations import ShedDecl, StreamDecl
 from kigen.language.errors import CqlError, CqlErrors, suggest
 from kigen.plan.binder.catalog import type_named
 from kigen.plan.binder.connectors import bind_connector
 from kigen.plan.binder.expressions.binding import resolve, typed
 from kigen.plan.binder.scope import Relation, Scope
-from kigen.plan.connector_specs import CONNECTORS, SINKS, SOURCES
+from kigen.plan.binder.sinks import bind_rows_sink
+from kigen.plan.connector_specs import CONNECTORS, SOURCES
 from kigen.plan.logical import Connector, Scan, Shed, SourceStream
 from kigen.plan.types import Column, Schema, Type
 
@@ -139,8 +140,4 @@ def _shed(source: Source, name: str, decl: ShedDecl, schema: Schema) -> Shed:
             raise source.error(
                 term.span, "SHED BY needs a value that can be ranked, got STRING", "write a number, as in BY speed"
             )
-    return Shed(decl.above_per_second, by, sink(source, decl.into))
-
-
-def sink(source: Source, decl: ConnectorDecl | None) -> Connector | None:
-    return None if decl is None else bind_connector(source, decl, SINKS)
+    return Shed(decl.above_per_second, by, bind_rows_sink(source, decl.into))
