@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kigen.lifetimes.aggregates.accumulators import grown
 from kigen.lifetimes.blocks import Ints, no_ints, take_columns
 from kigen.lifetimes.chunks import State
 from kigen.lifetimes.expressions.evaluation import EvaluationError
 from kigen.lifetimes.keys.groups import Groups
+from kigen.lifetimes.keys.slot_arrays import grown
 from kigen.lifetimes.results.changes import Changes, ordered_table
 from kigen.lifetimes.sweeps.lifecycle import Events
 from kigen.lifetimes.sweeps.net_changes import net_changes
