@@ -18,6 +18,7 @@ import typer
 from kigen.cli import options
 from kigen.cli.exits import exit_codes
 from kigen.cli.lab_commands import add_lab_commands
+from kigen.cli.optional_value import ServeCommand
 from kigen.cli.options import Allocation, PlanFormat
 from kigen.engine import defaults
 
@@ -61,7 +62,7 @@ def root(
     """Run continuous queries with deadlines on Spark. Queries are CQL; results are rows with lifetimes."""
 
 
-@app.command(epilog="Example:  kigen run rooms.cql --drain --output out --report report.json")
+@app.command(cls=ServeCommand, epilog="Example:  kigen run rooms.cql --drain --output out --report report.json")
 def run(
     app_file: options.AppFile,
     drain: Annotated[
@@ -95,13 +96,14 @@ def run(
     durability: Annotated[
         str, typer.Option(metavar="power|process", help=options.DURABILITY_HELP)
     ] = defaults.DURABILITY,
+    serve: options.Serve = None,
 ) -> None:
     """Run an app until its sources end, --duration is over, or Ctrl-C."""
     with exit_codes():
         from kigen.cli.run_command import RunArguments, run_app
 
         arguments = RunArguments(
-            app_file, drain, output, lifetime, policy, master, checkpoint, report, duration, memory, durability
+            app_file, drain, output, lifetime, policy, master, checkpoint, report, duration, memory, durability, serve
         )
         run_app(arguments)
 

@@ -49,6 +49,16 @@ Memory = Annotated[
         help="Memory that all workers of the run may use together: 4GB, 512MB, or a share of the machine such as 50%.",
     ),
 ]
+Serve = Annotated[
+    str | None,
+    typer.Option(
+        "--serve",
+        metavar="[HOST:PORT]",
+        help="Serve the run over HTTP: POST /streams/NAME, /metrics, /health and a page. Port 0 takes any free port. "
+        "Without an address: 127.0.0.1:8642. Needs the extra 'web'.",
+        show_default=False,
+    ),
+]
 NodesFileOption = Annotated[
     Path,
     typer.Option(

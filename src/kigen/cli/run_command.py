@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from kigen.cli.stop_request import StopRequest, interruptible, take_signals
 from kigen.connectors.options import duration_us
 from kigen.engine import Engine, Run, RunOptions, defaults
 from kigen.engine.errors import ArgumentError
+from kigen.engine.ingest import pushed_streams
 from kigen.plan.logical import App
 from kigen.plan.paths import conflicts
 
@@ -38,6 +41,7 @@ class RunArguments:
     duration: str | None
     memory: str = defaults.MEMORY
     durability: str = defaults.DURABILITY
+    serve: str | None = None
 
     def options(self) -> RunOptions:
         return RunOptions(
@@ -61,6 +65,7 @@ def run_app(arguments: RunArguments) -> None:
         app, None if arguments.output is None else str(arguments.output), str(arguments.app_file), report
     ):
         raise ArgumentError(f"{wrong}: name another file after {output.key}")
+    require_server(app, arguments.serve)
     warn(app)
     for note in without_effect(app, arguments.drain):
         sys.stderr.write(f"note: {note}\n")
@@ -68,8 +73,9 @@ def run_app(arguments: RunArguments) -> None:
     with spark_log(), interruptible() as stopped:
         run = engine.prepare(app, arguments.options())
         try:
-            if not run.finished:
-                run_to_end(engine, run, stopped)
+            with serving(run, arguments.serve):
+                if not run.finished:
+                    run_to_end(engine, run, stopped)
         finally:
             result = run.stop()
             engine.close()
@@ -81,9 +87,35 @@ def run_app(arguments: RunArguments) -> None:
         sys.stderr.write(how_to_resume(arguments, app) + "\n")
 
 
+def require_server(app: App, address: str | None) -> None:
+    """Raises ArgumentError if a stream takes tuples over HTTP and nothing would serve it."""
+    posted = [stream.name for stream in app.streams if stream.source.name == "http"]
+    if posted and address is None:
+        raise ArgumentError(f"stream {posted[0]} takes tuples over HTTP: add --serve, or --serve HOST:PORT")
+
+
+@contextmanager
+def serving(run: Run, address: str | None) -> Iterator[None]:
+    """Serves the run over HTTP while the block runs, if the user wants it, and says where."""
+    if address is None:
+        yield
+        return
+    try:
+        from kigen.web import serve
+    except ImportError as error:
+        raise ArgumentError(f"--serve needs more packages: run pip install 'kigen[web]' ({error})") from error
+    with serve(run, address) as server:
+        sys.stderr.write(f"serving {server.url} (token: {server.access.token_file})\n")
+        sys.stderr.write(f"the page, once: {server.page_link}\n")
+        if not server.is_loopback:
+            sys.stderr.write(f"warning: {server.address} is not loopback, and HTTP is not encrypted: use a TLS proxy\n")
+        yield
+
+
 def without_effect(app: App, drain: bool) -> list[str]:
     """Describes the clauses that would drop tuples but do nothing in this run."""
-    waits = {s.name for s in app.streams if s.source.name.lower() == "synthetic"}
+    pushed = {stream.name for stream in pushed_streams(app)}
+    waits = {s.name for s in app.streams if s.source.name.lower() == "synthetic" or s.name in pushed}
     bounded = [s.name for s in app.streams if s.buffer is not None]
     notes = [
         f"BUFFER of {name} has no effect: a file keeps its rows until they are read"

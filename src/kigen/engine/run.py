@@ -234,6 +234,23 @@ class Run:
             return "it came to an end before the inputs did"
         return failure
 
+    @property
+    def flows(self) -> bool:
+        """Whether Spark asks for batches and the run has not ended."""
+        pipeline = self._pipeline
+        return pipeline is not None and self._result is None and pipeline.active and self._sink.scratch.reading
+
+    @property
+    def serve_folder(self) -> Path:
+        """Where a server of this run keeps its token: below the checkpoint, or temporary without one."""
+        return self._checkpoint / "serve"
+
+    def report_so_far(self) -> dict[str, Any]:
+        """Returns the report of the committed batches. It may be called from any thread."""
+        policy = self._sink.scratch.policy_report()
+        with self._sink.lock:
+            return report_of(self.app, self.options, self._sink.metrics, self._sink.wall_us / 1e6, policy)
+
     def _close_ingest(self) -> None:
         if self.ingest is not None:
             self.ingest.close()

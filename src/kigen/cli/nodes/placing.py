@@ -16,7 +16,7 @@ from kigen.cli.loading import load
 from kigen.connectors.options import duration_us
 from kigen.durable import replace
 from kigen.engine import RunOptions, defaults
-from kigen.engine.errors import AppNotFound
+from kigen.engine.errors import AppNotFound, ArgumentError
 from kigen.engine.nodes.batch_advice import with_batches
 from kigen.engine.nodes.standby_rules import check_pairing
 from kigen.placement.cutting import NodePart, cut
@@ -99,6 +99,8 @@ def placed_parts(arguments: NodesArguments) -> tuple[NodesFile, Placement, dict[
     Uses the stored placement if there is one. Otherwise places the app and stores the result.
     """
     app, (nodes, notes) = load(arguments.app_file, arguments.output), with_batches(load_nodes(arguments.nodes_file))
+    for name in (stream.name for stream in app.streams if stream.source.name == "http"):
+        raise ArgumentError(f"stream {name} takes tuples over HTTP, which nodes do not serve: use 'kigen run --serve'")
     for note in notes:
         sys.stderr.write(note + "\n")
     profile = load_profile(arguments.profile)

@@ -1,0 +1,114 @@
+"""The web application of a run: its routes, and the check that stands before all of them.
+
+| address | answer |
+|---|---|
+| `GET /` | the page |
+| `POST /streams/NAME` | takes a batch of tuples |
+| `GET /metrics` | Prometheus text |
+| `GET /health/live`, `GET /health/ready` | 200, or 503 while the streams do not flow |
+| `POST /links` | a new one-time link to the page |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from kigen.web import page
+from kigen.web.access import COOKIE, Access
+from kigen.web.metrics import CONTENT_TYPE, prometheus_text
+from kigen.web.pushing import Pushing
+from kigen.web.requests import Limits, Refused
+from kigen.web.served import Served
+
+_DENIED = Refused(
+    401, "a token is required: send 'Authorization: Bearer TOKEN'", {"WWW-Authenticate": 'Bearer realm="kigen"'}
+)
+
+
+class Guarded:
+    """Passes requests on that may be answered, and refuses all others."""
+
+    def __init__(self, inner: Starlette, access: Access) -> None:
+        self._inner, self._access = inner, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        link = request.query_params.get("open")
+        if scope["path"] == "/" and request.method == "GET" and link is not None:
+            await self._open(link)(scope, receive, send)
+        elif self._access.allows(request):
+            await self._inner(scope, receive, send)
+        else:
+            await _DENIED.response()(scope, receive, send)
+
+    def _open(self, link: str) -> Response:
+        session = self._access.redeem(link)
+        if session is None:
+            return Refused(401, "this link was used before, or is not known: ask for a new one").response()
+        answer = RedirectResponse("/", 303, page.HEADERS)
+        answer.set_cookie(COOKIE, session, httponly=True, samesite="strict")
+        return answer
+
+
+def make_application(served: Served, access: Access, limits: Limits | None = None) -> Guarded:
+    """Returns the application of a run."""
+    limits = limits or Limits()
+    answers = _Answers(served, access)
+    routes = [
+        Route("/", answers.page),
+        Route("/metrics", answers.metrics),
+        Route("/health/live", answers.live),
+        Route("/health/ready", answers.ready),
+        Route("/links", answers.link, methods=["POST"]),
+        Route("/streams/{name}", _endpoint(Pushing(served, limits)), methods=["POST"]),
+    ]
+    handlers = {Refused: _refused, HTTPException: _failed}
+    return Guarded(Starlette(routes=routes, exception_handlers=handlers), access)
+
+
+class _Answers:
+    def __init__(self, served: Served, access: Access) -> None:
+        self._served, self._access = served, access
+
+    async def page(self, request: Request) -> Response:
+        return HTMLResponse(await run_in_threadpool(page.page_of, self._served), headers=page.HEADERS)
+
+    async def metrics(self, request: Request) -> Response:
+        return PlainTextResponse(await run_in_threadpool(prometheus_text, self._served), media_type=CONTENT_TYPE)
+
+    async def live(self, request: Request) -> Response:
+        return JSONResponse({"live": True})
+
+    async def ready(self, request: Request) -> Response:
+        flows = await run_in_threadpool(lambda: self._served.flows)
+        return JSONResponse({"ready": flows}, 200 if flows else 503)
+
+    async def link(self, request: Request) -> Response:
+        return JSONResponse({"path": f"/?{self._access.new_link()}"}, 201)
+
+
+def _endpoint(call: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        return await call(request)
+
+    return answer
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    return error.response()
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)

@@ -1,0 +1,29 @@
+"""What the server needs to know of a run. `kigen.engine.Run` has it; tests have a stand-in."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from kigen.engine.ingest import Ingest
+from kigen.engine.progress import Progress
+from kigen.plan.logical import App
+
+
+class Served(Protocol):
+    """A run, as its server sees it. Everything may be called from any thread."""
+
+    @property
+    def app(self) -> App: ...
+
+    @property
+    def ingest(self) -> Ingest | None: ...
+
+    @property
+    def progress(self) -> Progress: ...
+
+    @property
+    def flows(self) -> bool:
+        """Whether Spark asks for batches and the run has not ended."""
+        ...
+
+    def report_so_far(self) -> dict[str, Any]: ...
