@@ -7,8 +7,8 @@ address, so `kigen run --serve rooms.cql` works.
 from __future__ import annotations
 
 import re
+from typing import Any
 
-import click
 from typer.core import TyperCommand
 
 OPTION = "--serve"
@@ -19,7 +19,7 @@ _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.%]+\]|[^\s:/\\]+):\d{1,5}")
 class ServeCommand(TyperCommand):
     """A command with `--serve [HOST:PORT]`."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, with_address(args))
 
 
