@@ -138,8 +138,105 @@ class JoinTexts:
         distinct = "DISTINCT " if rng.random() < 0.1 else ""
         return f"SELECT {distinct}{items} FROM {source}{where}", cols
 
+    # --- sub-queries in expressions -----------------------------------------------------------------------------------
 
-DRAWN = ("outer",)
+    def exists(self, outer: Named) -> str:
+        rng = self.rng
+        source, inner = self.source("e")
+        tests = [self.equality(outer, inner)] if rng.random() < 0.85 else []
+        if rng.random() < 0.3:
+            tests.append(self.own(inner))
+        if rng.random() < 0.15:
+            tests.append(self.between(outer, inner))
+        if rng.random() < 0.1:
+            tests.append(self.own(outer))
+        where = f" WHERE {' AND '.join(tests)}" if tests else ""
+        return f"{rng.choice(('', 'NOT '))}EXISTS (SELECT {rng.choice(('1', '*', 'e.ts'))} FROM {source}{where})"
+
+    def member(self, outer: Named) -> str:
+        """Draws `x [NOT] IN (SELECT y ...)`."""
+        rng = self.rng
+        source, inner = self.source("i")
+        pairs = [
+            (a, b)
+            for a in outer[1].cols
+            for b in inner[1].cols
+            if (a.type == b.type and a.type != "TIMESTAMP") or {a.type, b.type} == set(NUMBERS)
+        ]
+        if not pairs:
+            return "TRUE"
+        a, b = rng.choice(pairs)
+        inside, roll = f"i.{b.name}", rng.random()
+        word = rng.choice(("IN", "NOT IN", "NOT IN"))
+        if roll < 0.15:
+            return f"{outer[0]}.{a.name} {word} (SELECT MAX({inside}) FROM {source} GROUP BY {inside})"
+        tests = [self.own(inner)] if rng.random() < 0.3 else []
+        if rng.random() < 0.35:
+            tests.append(self.equality(outer, inner))
+        if rng.random() < 0.1:
+            tests.append(self.between(outer, inner))
+        where = f" WHERE {' AND '.join(tests)}" if tests else ""
+        return f"{outer[0]}.{a.name} {word} (SELECT {inside} FROM {source}{where})"
+
+    def scalar(self, outer: Named) -> str:
+        """Draws a comparison with a scalar sub-query."""
+        rng = self.rng
+        source, inner = self.source("s")
+        mine = [c for c in outer[1].cols if c.type in NUMBERS]
+        theirs = [c for c in inner[1].cols if c.type in NUMBERS]
+        if not mine:
+            return "TRUE"
+        value = (
+            "COUNT(*)"
+            if not theirs or rng.random() < 0.4
+            else f"{rng.choice(('MIN', 'MAX', 'COUNT'))}(s.{rng.choice(theirs).name})"
+        )
+        if rng.random() < 0.2:
+            value += " + 1"
+        where = f" WHERE {self.own(inner)}" if rng.random() < 0.3 else ""
+        having = " HAVING COUNT(*) > 1" if rng.random() < 0.1 else ""
+        query = f"(SELECT {value} FROM {source}{where}{having})"
+        return f"{outer[0]}.{rng.choice(mine).name} {rng.choice(('<', '>=', '='))} {query}"
+
+    def subqueries(self) -> tuple[str, tuple[Col, ...]]:
+        rng = self.rng
+        source, named = self.source("a")
+        visible = [named]
+        if rng.random() < 0.2:
+            more, other = self.source("b")
+            source, visible = f"{source} JOIN {more} ON {self.condition(named, other)}", [named, other]
+        items, cols = self.items(visible)
+        drawn = [
+            rng.choice((self.exists, self.member, self.scalar))(rng.choice(visible))
+            for _ in range(rng.choice((1, 1, 2)))
+        ]
+        if rng.random() < 0.25:
+            items += f", {drawn[0]} AS there"
+            cols = (*cols, Col("there", "BOOLEAN"))
+            del drawn[0]
+        if rng.random() < 0.3:
+            drawn.append(self.own(visible[0]))
+        rng.shuffle(drawn)
+        word = " OR " if rng.random() < 0.25 else " AND "
+        return f"SELECT {items} FROM {source}" + (f" WHERE {word.join(drawn)}" if drawn else ""), cols
+
+    def tables(self) -> tuple[str, tuple[Col, ...]]:
+        """Draws WITH."""
+        rng = self.rng
+        source, named = self.source("a")
+        own = f" WHERE {self.own(named)}" if rng.random() < 0.5 else ""
+        first = f"w AS (SELECT * FROM {source}{own})"
+        alias, col = named[1].cols[0].name, named[1].cols[0]
+        second = f", v(z, n) AS (SELECT {alias}, COUNT(*) FROM w GROUP BY {alias})" if rng.random() < 0.7 else ""
+        cols = (Col("z", col.type, col.bits), Col("n", "BIGINT"))
+        if second and rng.random() < 0.5:
+            return f"WITH {first}{second} SELECT w.{alias} AS z, n FROM w JOIN v ON w.{alias} = z", cols
+        if second:
+            return f"WITH {first}{second} SELECT z, n FROM v UNION ALL SELECT {alias}, 0 FROM w", cols
+        return f"WITH {first} SELECT l.{alias} AS z FROM w AS l LEFT JOIN w AS r ON l.{alias} = r.{alias}", cols[:1]
+
+
+DRAWN = ("outer", "subqueries")
 
 
 def generate_joins(seed: int, drawn: tuple[str, ...] = DRAWN) -> App:

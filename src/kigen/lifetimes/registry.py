@@ -12,6 +12,7 @@ from kigen.lifetimes.joins.shares import JOIN_SHARE
 from kigen.lifetimes.operator_spec import OperatorSpec
 from kigen.lifetimes.relation_to_stream import TO_STREAM
 from kigen.lifetimes.sets.counting import DISTINCT, EXCEPT, INTERSECT, MATCHING
+from kigen.lifetimes.single_row import SINGLE_ROW
 from kigen.lifetimes.windows.negatives import WINDOW
 from kigen.plan.logical import PlanNode
 
@@ -29,6 +30,7 @@ OPERATORS: tuple[OperatorSpec[Any], ...] = (
     EXCEPT,
     INTERSECT,
     MATCHING,
+    SINGLE_ROW,
     TO_STREAM,
 )
 

@@ -41,6 +41,7 @@ class Scope:
     source: Source
     inputs: list[Input] = field(default_factory=list)
     merged: dict[int, int] = field(default_factory=dict)  # USING: right column -> left column merged with it
+    hidden: set[int] = field(default_factory=set)  # columns that nobody can name: values of sub-queries
     fused: dict[int, int] = field(default_factory=dict)  # USING of RIGHT and FULL joins: left column -> column of both
 
     def add(self, alias: str | None, relation: Relation, called: str | None, span: Span) -> Input:
@@ -56,14 +57,22 @@ class Scope:
 
     def fuse(self, left: int, right: int, expr: Expr) -> int:
         """Adds a column that stands for a left and a right column where they are named without a table."""
-        name = self.names[left]
-        node = Project(self.inputs[0].relation.node, (expr,), (name,))
-        position = self.add(None, Relation(node, (name,)), None, (0, 1)).offset
+        position = self._column(self.names[left], expr.type)
         for shown in (left, *(p for p, q in self.fused.items() if q == left)):
             self.fused[shown] = position
         for hidden in (left, right, *(p for p, q in self.merged.items() if q in (left, right))):
             self.merged[hidden] = position
         return position
+
+    def hide(self, name: str, kind: Type) -> int:
+        """Adds a column that * does not show."""
+        position = self._column(name, kind)
+        self.hidden.add(position)
+        return position
+
+    def _column(self, name: str, kind: Type) -> int:
+        node = Project(self.inputs[0].relation.node, (Expr(f"CAST(NULL AS {kind.duckdb})", kind, name),), (name,))
+        return self.add(None, Relation(node, (name,)), None, (0, 1)).offset
 
     @property
     def types(self) -> tuple[Type, ...]:
@@ -80,6 +89,7 @@ class Scope:
         return tuple(
             (i.alias or f"unnamed{k}", tuple(zip(i.relation.names, i.relation.types, strict=True)))
             for k, i in enumerate(self.inputs)
+            if i.offset not in self.hidden
         )
 
     def star(self, table: exp.Identifier | None = None) -> list[tuple[int, str]]:
@@ -87,7 +97,7 @@ class Scope:
         columns = [(i.offset + k, name) for i in inputs for k, name in enumerate(i.relation.names)]
         if table is not None:
             return columns
-        fused = set(self.fused.values())
+        fused = self.hidden | set(self.fused.values())
         shown = [(self.fused.get(position, position), name) for position, name in columns if position not in fused]
         return [c for c in shown if c[0] not in self.merged]
 
@@ -112,7 +122,8 @@ class Scope:
         table = column.args.get("table")
         known = self.names if table is None else self._input(table).relation.names
         where = "" if table is None else f" in {table.name}"
-        hint = suggest(column.name, dict.fromkeys((*known, *extra)), "columns here")
+        shown = [name for name in (*known, *extra) if not name.startswith("\0")]
+        hint = suggest(column.name, dict.fromkeys(shown), "columns here")
         span = self._span(column) if table is None else span_of(column.this) or self._span(column)
         return self.source.error(span, f"unknown column {column.name}{where}", hint)
 

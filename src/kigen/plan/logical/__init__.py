@@ -8,6 +8,7 @@ from kigen.plan.logical.app import CHANGES, LINES, LINK, UPSERTS, App, Connector
 from kigen.plan.logical.node import BinaryNode, PlanNode, UnaryNode
 from kigen.plan.logical.relational import Aggregate, Filter, Join, Project
 from kigen.plan.logical.sets import Distinct, Except, Intersect, Matching, OuterJoin, UnionAll
+from kigen.plan.logical.single_row import SingleRow
 from kigen.plan.logical.streams import Received, Scan, StreamKind, ToStream, Window, WindowKind
 from kigen.plan.logical.terms import BIRTH, Agg, AggFunc, Comparison, Expr, Place, SortKey
 
@@ -39,6 +40,7 @@ __all__ = [
     "Received",
     "Scan",
     "Shed",
+    "SingleRow",
     "SortKey",
     "SourceStream",
     "StreamKind",

@@ -97,8 +97,8 @@ def check_scalar(source: Source, node: exp.Expr, clause: str, aggregates: bool =
         if isinstance(part, exp.Query | exp.Exists):
             raise source.error(
                 place_of(source, part),
-                "a subquery cannot be part of an expression",
-                "put the subquery in FROM and join with it",
+                f"a subquery cannot be used in {clause}",
+                "use it in WHERE, or put it in FROM and join with it",
             )
         if isinstance(part, exp.Window):
             raise source.error(

@@ -26,9 +26,12 @@ def joined_with_partners(kind: str, left: Base, right: Base, found: Sequence[Con
     return Base(partners.semi() if kind == "SEMI" else together(partners.anti()), left.places)
 
 
-def partners_of(left: Base, right: Base, found: Sequence[Conjunct], place: Span) -> Partners:
-    """Returns the sides of a join with their conditions; `place` is that of the right side in FROM."""
-    keys: list[tuple[Expr, Expr]] = []
+def partners_of(
+    left: Base, right: Base, found: Sequence[Conjunct], place: Span, more_keys: Sequence[tuple[Expr, Expr]] = ()
+) -> Partners:
+    """Returns the sides of a join with their conditions; `place` is that of the right side in the text. `more_keys` are
+    equal, too."""
+    keys = list(more_keys)
     of_left: list[Expr] = []
     of_right: list[Expr] = []
     of_both: list[Expr] = []

@@ -1,0 +1,1 @@
+"""Binds sub-queries in expressions: EXISTS, IN and scalar sub-queries."""
