@@ -236,7 +236,7 @@ class JoinTexts:
         return f"WITH {first} SELECT l.{alias} AS z FROM w AS l LEFT JOIN w AS r ON l.{alias} = r.{alias}", cols[:1]
 
 
-DRAWN = ("outer", "subqueries")
+DRAWN = ("outer", "outer", "subqueries", "subqueries", "tables")
 
 
 def generate_joins(seed: int, drawn: tuple[str, ...] = DRAWN) -> App:

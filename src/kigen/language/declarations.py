@@ -87,6 +87,7 @@ class QueryDecl:
     cost_us: int | None = None
     stream_op: StreamOpDecl | None = None
     into: ConnectorDecl | None = None
+    view: bool = False  # runs only as part of the queries that read it
 
 
 @dataclass

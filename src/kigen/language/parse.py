@@ -13,7 +13,7 @@ from kigen.language.declarations import AppDecl
 from kigen.language.dialect import Cql
 from kigen.language.errors import CqlError
 from kigen.language.placed_parser import CqlSyntaxError
-from kigen.language.statements import CqlParser
+from kigen.language.statements import STATEMENTS, CqlParser
 
 
 def parse_app(text: str, file: str = "<app>") -> AppDecl:
@@ -65,11 +65,7 @@ def _statements(app: AppDecl, tokens: list[Token]) -> None:
 
 def _after_next_create(tokens: list[Token], index: int) -> list[Token]:
     for i in range(max(index, 1), len(tokens)):
-        if (
-            tokens[i].text.upper() == "CREATE"
-            and i + 1 < len(tokens)
-            and tokens[i + 1].text.upper() in ("STREAM", "QUERY")
-        ):
+        if tokens[i].text.upper() == "CREATE" and i + 1 < len(tokens) and tokens[i + 1].text.upper() in STATEMENTS:
             return tokens[i:]
     return []
 

@@ -1,4 +1,4 @@
-"""Parses the two statements of an app file: CREATE STREAM and CREATE QUERY.
+"""Parses the statements of an app file: CREATE STREAM, CREATE QUERY and CREATE VIEW.
 
 Invariant: a clause appears at most once, and clauses may come in any order. Every error is a CqlSyntaxError at the
 exact token.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from kigen.language.declarations import (
@@ -25,6 +26,7 @@ from kigen.language.declarations import (
 from kigen.language.dialect import CqlBaseParser
 from kigen.language.errors import near
 
+STATEMENTS = ("STREAM", "QUERY", "VIEW")  # what CREATE may create
 STREAM_CLAUSES = ("TIMESTAMP BY", "FROM", "LATENESS", "IDLE", "AHEAD", "ON ERROR", "SHED ABOVE", "BUFFER")
 QUERY_CLAUSES = ("DEADLINE", "COST", "AS")
 
@@ -37,7 +39,9 @@ class CqlParser(CqlBaseParser):
                 return self._stream()
             if self._match_text_seq("QUERY"):
                 return self._query()
-        raise self.fail(f"expected CREATE STREAM or CREATE QUERY, found {self.found()}", hint=self._statement_hint())
+            if self._match_text_seq("VIEW"):
+                return self._view()
+        raise self.fail(f"expected CREATE STREAM, QUERY or VIEW, found {self.found()}", hint=self._statement_hint())
 
     def _statement_hint(self) -> str:
         if self._curr and self._curr.text.upper() in ("SELECT", "ISTREAM", "DSTREAM", "RSTREAM", "WITH", "FROM"):
@@ -110,11 +114,21 @@ class CqlParser(CqlBaseParser):
         }
         clauses = self._clauses(parsers, QUERY_CLAUSES, end="AS")
         deadline_us, firm = clauses.pop("deadline", (None, False))
+        stream_op, body = self._body("write CREATE QUERY name [DEADLINE d] AS SELECT ...")
+        into = self._connector() if self._match(TokenType.INTO) else None
+        return QueryDecl(name, body, deadline_us, firm, clauses.get("cost_us"), stream_op, into)
+
+    def _view(self) -> QueryDecl:
+        name = self.name("the name of the view")
+        stream_op, body = self._body("write CREATE VIEW name AS SELECT ...; deadlines and sinks belong to queries")
+        if self._curr and self._curr.token_type == TokenType.INTO:
+            raise self.fail("a view has no results of its own", hint="write CREATE QUERY, or leave INTO out")
+        return QueryDecl(name, body, stream_op=stream_op, view=True)
+
+    def _body(self, hint: str) -> tuple[StreamOpDecl | None, exp.Expr]:
+        """Parses AS and the query after it."""
         if not self._match_text_seq("AS"):
-            raise self.fail(
-                f"expected AS and the query, found {self.found()}",
-                hint="write CREATE QUERY name [DEADLINE d] AS SELECT ...",
-            )
+            raise self.fail(f"expected AS and the query, found {self.found()}", hint=hint)
         stream_op = self._stream_op()
         if stream_op is not None:
             self._open(f"the query of {stream_op.kind}")
@@ -123,8 +137,7 @@ class CqlParser(CqlBaseParser):
             raise self.fail(f"expected a query, found {self.found()}", hint="write SELECT ... FROM stream [window] ...")
         if stream_op is not None:
             self._close("a query", f"expected ) at the end of {stream_op.kind}")
-        into = self._connector() if self._match(TokenType.INTO) else None
-        return QueryDecl(name, body, deadline_us, firm, clauses.get("cost_us"), stream_op, into)
+        return stream_op, body
 
     def _deadline(self) -> tuple[int, bool]:
         deadline_us = self.duration("DEADLINE", zero="leave DEADLINE out if the query has no deadline")

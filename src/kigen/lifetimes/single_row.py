@@ -38,8 +38,8 @@ class SingleRowOperator(Operator):
             runs = group_runs(events.slot, events.time)
             if bool((runs.cumulated(events.sign, self._count) > 1).any()):
                 raise EvaluationError(
-                    f"a scalar subquery returned more than one row at an instant: {self.node.text}; aggregate its rows, "
-                    "or let its window hold one row, as in [ROWS 1]"
+                    f"a scalar subquery returned more than one row at an instant: {self.node.text}; "
+                    "aggregate its rows, or let its window hold one row, as in [ROWS 1]"
                 )
         return inputs[0]
 

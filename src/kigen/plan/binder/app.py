@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kigen.language import CqlErrors, QueryDecl, parse_app
 from kigen.language.declarations import AppDecl
+from kigen.language.statements import STATEMENTS
 from kigen.plan.binder.bodies import bind_body
 from kigen.plan.binder.catalog import Catalog
 from kigen.plan.binder.expressions.binding import place_of
@@ -39,7 +40,8 @@ def bind(text: str, file_name: str = "<app>", directory: str = ".", output: str 
     declared = parse_app(text, file_name)
     catalog = Catalog(declared.source, _bind_query, list(declared.errors))
     streams = _declare(declared, catalog)
-    queries = [catalog.query(key) for key in catalog.declared]
+    bound_queries = {key: catalog.query(key) for key in catalog.declared}
+    queries = [bound_queries[key] for key, decl in catalog.declared.items() if not decl.view]
     if catalog.errors:
         raise CqlErrors(catalog.errors)
     bound = rewrite(tuple(q for q in queries if q is not None))
@@ -83,7 +85,7 @@ def _names_of_broken(declared: AppDecl, catalog: Catalog) -> None:
     error."""
     tokens = declared.source.tokens
     for create, kind, name in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        if create.text.upper() == "CREATE" and kind.text.upper() in ("STREAM", "QUERY"):
+        if create.text.upper() == "CREATE" and kind.text.upper() in STATEMENTS:
             catalog.names.setdefault(name.text.lower(), name.text)
 
 

@@ -14,6 +14,7 @@ from kigen.plan.binder.clauses import refuse_clauses
 from kigen.plan.binder.expressions.binding import place_of
 from kigen.plan.binder.scope import Relation
 from kigen.plan.binder.selects import SelectBinder
+from kigen.plan.binder.with_clause import with_tables
 from kigen.plan.expressions.columns import bare
 from kigen.plan.logical import Distinct, Except, Expr, Intersect, PlanNode, Project, UnionAll
 from kigen.plan.types import Type
@@ -24,7 +25,9 @@ _NUMBER_ORDER = (Type.BOOLEAN, Type.BIGINT, Type.DOUBLE)
 def bind_body(catalog: Catalog, node: exp.Expr) -> Relation:
     while isinstance(node, exp.Subquery):
         refuse_clauses(catalog, node)
+        catalog = with_tables(catalog, node, bind_body)
         node = node.this
+    catalog = with_tables(catalog, node, bind_body)
     if isinstance(node, exp.Select):
         return SelectBinder(catalog, bind_body, node).bind()
     if isinstance(node, exp.SetOperation):

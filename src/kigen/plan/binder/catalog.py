@@ -6,7 +6,7 @@ Invariant: a query is bound once. A query with errors is reported once, and quer
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -42,6 +42,8 @@ class Catalog:
     streams: dict[str, SourceStream] = field(default_factory=dict)
     declared: dict[str, QueryDecl] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)  # all declared names: lower-case -> as written
+    tables: dict[str, Relation] = field(default_factory=dict)  # of WITH, by lower-case name
+    root: Catalog | None = None  # the catalog of the whole file, if this one is inside a WITH
     _bound: dict[str, Query | None] = field(default_factory=dict)
     _open: list[str] = field(default_factory=list)
 
@@ -57,7 +59,7 @@ class Catalog:
             decl = self.declared[key]
             self._open.append(key)
             try:
-                self._bound[key] = self.bind_query(self, decl)
+                self._bound[key] = self.bind_query(self.root or self, decl)
             except CqlError as error:
                 self.errors.append(error)
                 self._bound[key] = None
@@ -68,6 +70,10 @@ class Catalog:
                 self._open.pop()
         return self._bound[key]
 
+    def within(self, tables: dict[str, Relation]) -> Catalog:
+        """Returns the catalog as the body of a WITH sees it: tables of WITH hide streams and queries of their name."""
+        return replace(self, tables=self.tables | tables, root=self.root or self)
+
     def relation(self, table: exp.Table) -> Relation:
         """Returns the relation that a table name in FROM, with its window, stands for."""
         span = span_of(table.this) or span_of(table) or (0, 1)
@@ -77,6 +83,14 @@ class Catalog:
             )
         window: WindowDecl | None = table.meta.get("window")
         key = table.name.lower()
+        if key in self.tables:
+            if window is not None:
+                raise self.source.error(
+                    window.span,
+                    f"{table.name} of WITH is a relation, which takes no window",
+                    f"write FROM {table.name}",
+                )
+            return self.tables[key]
         if key in self.streams:
             return self._stream(self.streams[key], window, span)
         if key in self.declared:

@@ -9,7 +9,6 @@ from kigen.plan.binder.catalog import Catalog
 from kigen.plan.binder.expressions.binding import place_of
 
 _HINTS = {
-    "with_": ("WITH", "write a subquery in FROM, or another CREATE QUERY"),
     "order": ("ORDER BY", "a relation has no order; leave it out"),
     "limit": ("LIMIT", "bound the window instead, as in s [ROWS n]"),
     "offset": ("OFFSET", "bound the window instead, as in s [ROWS n]"),

@@ -5,7 +5,6 @@ Invariant: the result is a relation with unique names, and all errors of one lis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -17,18 +16,16 @@ from kigen.language.errors import CqlError, CqlErrors
 from kigen.plan.binder.aggregates import Grouping
 from kigen.plan.binder.catalog import Catalog
 from kigen.plan.binder.clauses import refuse_clauses
-from kigen.plan.binder.error_collector import ErrorCollector
 from kigen.plan.binder.expressions.binding import AGGREGATES, check_scalar, place_of, predicate, resolve, typed
 from kigen.plan.binder.expressions.duckdb_types import label
-from kigen.plan.binder.expressions.terms import Ref, Term
-from kigen.plan.binder.from_clause.conjuncts import Base, Conjunct, conjuncts
-from kigen.plan.binder.from_clause.inputs import FromBinder
-from kigen.plan.binder.from_clause.joins import column_of, filtered, join_inputs
+from kigen.plan.binder.expressions.terms import Term
+from kigen.plan.binder.from_clause.conjuncts import Base, conjuncts
+from kigen.plan.binder.from_clause.joins import filtered
 from kigen.plan.binder.outputs import project, unique
 from kigen.plan.binder.scope import Relation, Scope
-from kigen.plan.binder.subqueries.binding import BindBody, Subqueries
-from kigen.plan.binder.subqueries.marks import ScalarMark
-from kigen.plan.binder.subqueries.scopes import CorrelatedScope
+from kigen.plan.binder.subqueries.binding import BindBody
+from kigen.plan.binder.subqueries.opening import Opened, is_plain, opened
+from kigen.plan.binder.subqueries.rows import RowsBinder
 from kigen.plan.expressions.columns import bare
 from kigen.plan.logical import Distinct, Expr, Filter, PlanNode
 
@@ -43,36 +40,20 @@ class _Item:
     position: int | None = None
 
 
-@dataclass(frozen=True)
-class Opened:
-    """FROM and WHERE of a sub-query that may read the outer query: its rows, the conditions that connect them with the
-    outer query (whose positions are moved by `shift`), and its items."""
-
-    base: Base
-    found: list[Conjunct]
-    shift: int
-    items: list[Term]
-
-
-class SelectBinder:
-    def __init__(
-        self, catalog: Catalog, bind_body: Callable[[Catalog, exp.Expr], Relation], select: exp.Select
-    ) -> None:
-        self.catalog, self.select, self.source = catalog, select, catalog.source
-        self.sources = FromBinder(catalog, bind_body)
-        self.scope = self.sources.scope
-        self.subqueries = Subqueries(catalog, bind_body, partial(open_select, catalog, bind_body), self.scope)
-        self.errors = ErrorCollector()
+class SelectBinder(RowsBinder):
+    def __init__(self, catalog: Catalog, bind_body: BindBody, select: exp.Select) -> None:
+        super().__init__(catalog, bind_body, partial(open_select, catalog, bind_body))
+        self.select = select
 
     def bind(self) -> Relation:
-        self._begin()
+        self.begin()
         self.aliases = self._plain_aliases()
         base = self._where()
         if self._is_aggregate():
-            self._refuse_subqueries()
+            self.refuse_subqueries(self._item_nodes())
             node, exprs = self._aggregate(base)
         else:
-            base = self._attached(base, self._item_marks())
+            base = self.attached(base, self.item_marks(self._item_nodes()))
             node, exprs = base.node, self._terms(base)
         self.errors.raise_any()
         names = unique([self._name(item) for item in self.items])
@@ -84,34 +65,7 @@ class SelectBinder:
             )
         return Relation(Distinct(result), names) if distinct is not None else Relation(result, names)
 
-    def opened(self, outer: Scope) -> Opened:
-        """Binds a plain SELECT that may read columns of an outer query."""
-        self._begin()
-        where = self.select.args.get("where")
-        condition = None if where is None else self.subqueries.replaced(where.this)
-        scope = CorrelatedScope(self.scope, outer)
-        found: list[Conjunct] = []
-        if condition is not None:
-            term = resolve(scope, condition, clause="WHERE")
-            predicate(term, scope.types, "WHERE")
-            found = conjuncts(condition, term, scope.types, "WHERE")
-        own = [c for c in found if all(p < scope.shift for p in c.positions())]
-        marks = frozenset(p for c in found if c not in own for p in c.positions()) & self.subqueries.marks.keys()
-        base = self._attached(self._filtered(own), [*marks, *self._item_marks()])
-        items = [self._inner_item(scope, item) for item in self.items]
-        return Opened(base, [c for c in found if c not in own], scope.shift, items)
-
-    def _inner_item(self, scope: CorrelatedScope, item: _Item) -> Term:
-        if item.node is None:
-            return Term(self.source, item.span, (Ref(item.span, item.position or 0),))
-        term = resolve(scope, item.node)
-        if any(p >= scope.shift for p in term.positions()):
-            raise self.source.error(
-                item.span, "an item of this subquery reads the outer query", "write the condition in its WHERE"
-            )
-        return term
-
-    def _begin(self) -> None:
+    def begin(self) -> None:
         """Binds FROM and expands the select list."""
         refuse_clauses(self.catalog, self.select)
         if self.select.args.get("from_") is None:
@@ -127,6 +81,9 @@ class SelectBinder:
                 if item.node is not None:
                     item.node = self.subqueries.replaced(item.node)
         self.errors.raise_any()
+
+    def _item_nodes(self) -> list[exp.Expr]:
+        return [item.node for item in self.items if item.node is not None]
 
     # --- the select list ------------------------------------------------------------------------------------------
 
@@ -186,54 +143,16 @@ class SelectBinder:
     def _where(self) -> Base:
         where = self.select.args.get("where")
         if where is None:
-            return self._joined(self.sources.conjuncts)
+            return self.joined(self.sources.conjuncts)
         with self.errors.collect():
             condition = self.subqueries.replaced(where.this)
             check_scalar(self.source, condition, "WHERE")
             term = resolve(self.scope, condition, self.aliases, clause="WHERE")
             predicate(term, self.scope.types, "WHERE")
             if len(self.sources.leaves) == 1 and not term.positions() & self.subqueries.marks.keys():
-                return filtered(self._joined([]), [(term, "WHERE")])
-            return self._filtered(conjuncts(condition, term, self.scope.types, "WHERE"))
-        return self._joined(self.sources.conjuncts)  # continue, to find more errors
-
-    def _filtered(self, found: list[Conjunct]) -> Base:
-        """Returns the joined inputs for which all conditions are true. Conditions that read sub-queries come last."""
-        marks = self.subqueries.marks
-        later = [c for c in found if c.positions() & marks.keys()]
-        base = self._joined(self.sources.conjuncts + [c for c in found if c not in later])
-        tests: list[tuple[Term, str]] = []
-        for conjunct in later:
-            assert conjunct.term is not None, "USING reads no sub-query"
-            mark = marks.get(-1 if (alone := column_of(conjunct.term)) is None else alone)
-            if mark is None or isinstance(mark, ScalarMark):
-                tests.append((conjunct.term, conjunct.clause))
-            else:
-                base = mark.kept(base)
-        used = frozenset[int]().union(*(term.positions() for term, _ in tests))
-        return filtered(self._attached(base, [p for p in marks if p in used]), tests)
-
-    def _attached(self, base: Base, positions: Iterable[int]) -> Base:
-        """Adds the values of sub-queries as columns, except those that are there already."""
-        for position in sorted(set(positions) - base.places.keys()):
-            base = self.subqueries.marks[position].attached(base)
-        return base
-
-    def _item_marks(self) -> list[int]:
-        """Returns the positions of sub-queries in the select list."""
-        columns = [c for item in self.items if item.node is not None for c in item.node.find_all(exp.Column)]
-        return [p for c in columns if not c.table and (p := self.scope.find(c)) in self.subqueries.marks and p is not None]
-
-    def _refuse_subqueries(self) -> None:
-        if self._item_marks():
-            raise self.source.error(
-                self.subqueries.marks[self._item_marks()[0]].place,
-                "a subquery cannot be among the items of an aggregate",
-                "compute the aggregate in a subquery in FROM, and use the other one outside",
-            )
-
-    def _joined(self, found: list[Conjunct]) -> Base:
-        return join_inputs(self.sources.leaves, self.scope.types, found, self.catalog.rates)
+                return filtered(self.joined([]), [(term, "WHERE")])
+            return self.filtered(conjuncts(condition, term, self.scope.types, "WHERE"))
+        return self.joined(self.sources.conjuncts)  # continue, to find more errors
 
     def _is_aggregate(self) -> bool:
         if self.select.args.get("group") or self.select.args.get("having"):
@@ -326,24 +245,10 @@ class SelectBinder:
         return resolve(self.scope, node, self.aliases, clause="GROUP BY")
 
 
-_NOT_PLAIN = ("with_", "group", "having", "limit", "offset", "order", "qualify", "windows")
-
-
 def open_select(catalog: Catalog, bind_body: BindBody, select: exp.Select, outer: Scope) -> Opened | None:
     """Binds a sub-query that may read the outer query; None if it is more than a plain SELECT."""
-    distinct = select.args.get("distinct")
-    if any(select.args.get(clause) for clause in _NOT_PLAIN) or select.args.get("from_") is None:
+    if not is_plain(select):
         return None
-    if (distinct is not None and distinct.args.get("on")) or _aggregates(select):
-        return None
-    return SelectBinder(catalog, bind_body, select).opened(outer)
-
-
-def _aggregates(select: exp.Select) -> bool:
-    """Returns whether an item holds an aggregate, or a function over a window, outside of sub-queries."""
-    return any(
-        isinstance(part, (*AGGREGATES, exp.AggFunc, exp.Window))
-        for item in select.expressions
-        for part in item.walk(prune=lambda node: isinstance(node, exp.Query))
-        if not isinstance(part, exp.Query)
-    )
+    binder = SelectBinder(catalog, bind_body, select)
+    binder.begin()
+    return opened(binder, select, [(item.node, item.position or 0, item.span) for item in binder.items], outer)

@@ -27,7 +27,7 @@ from kigen.plan.logical import Expr, SingleRow
 from kigen.plan.types import Type
 
 if TYPE_CHECKING:
-    from kigen.plan.binder.selects import Opened
+    from kigen.plan.binder.subqueries.opening import Opened
 
 BindBody = Callable[[Catalog, exp.Expr], Relation]
 Open = Callable[[exp.Select, Scope], "Opened | None"]  # binds FROM and WHERE of a plain SELECT in an outer scope
@@ -89,7 +89,9 @@ class Subqueries:
         query = part.args["query"]
         if isinstance(part.this, exp.Tuple):
             raise self.source.error(
-                place, "IN compares one value with a subquery, not several", "write EXISTS (SELECT ... WHERE a = b AND c = d)"
+                place,
+                "IN compares one value with a subquery, not several",
+                "write EXISTS (SELECT ... WHERE a = b AND c = d)",
             )
         x = resolve(self.scope, part.this)
         opened = self._opened(query)

@@ -46,5 +46,3 @@ def is_aggregate(node: PlanNode) -> bool:
     if isinstance(node, Filter | Project):
         return is_aggregate(node.child)
     return isinstance(node, Aggregate) and not node.keys
-
-

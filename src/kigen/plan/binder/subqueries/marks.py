@@ -56,7 +56,9 @@ class Mark:
         yes, no, unknown = self.cases(base)
         if self.negated:
             yes, no = no, yes
-        parts = [_beside(node, value) for nodes, value in ((yes, TRUE), (no, FALSE), (unknown, UNKNOWN)) for node in nodes]
+        parts = [
+            _beside(node, value) for nodes, value in ((yes, TRUE), (no, FALSE), (unknown, UNKNOWN)) for node in nodes
+        ]
         return Base(UnionAll(tuple(parts)), base.places | {self.position: len(base.node.schema)})
 
     def cases(self, base: Base) -> tuple[list[PlanNode], list[PlanNode], list[PlanNode]]:

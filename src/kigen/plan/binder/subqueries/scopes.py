@@ -34,15 +34,18 @@ class CorrelatedScope(Scope):
 
     def find(self, column: exp.Column, since: int = 0) -> int | None:
         table = column.args.get("table")
-        mine = table is None or any((i.alias or "").lower() == table.name.lower() for i in self.inner.inputs)
-        found = self.inner.find(column, since) if mine else None
-        if found is not None or (mine and table is not None):
+        found = self.inner.find(column, since) if table is None or self._is_inner(table) else None
+        if found is not None or (table is not None and self._is_inner(table)):
             return found
         found = self.outer.find(column)
         return None if found is None else self.shift + found
 
     def unknown(self, column: exp.Column, extra: tuple[str, ...] = ()) -> CqlError:
-        return self.inner.unknown(column, extra)
+        table = column.args.get("table")
+        return (self.inner if table is None or self._is_inner(table) else self.outer).unknown(column, extra)
+
+    def _is_inner(self, table: exp.Identifier) -> bool:
+        return any((i.alias or "").lower() == table.name.lower() for i in self.inner.inputs)
 
 
 def shifted(term: Term, by: int) -> Term:
