@@ -17,7 +17,7 @@ from kigen.language.errors import CqlError, CqlErrors
 from kigen.plan.binder.catalog import Catalog
 from kigen.plan.binder.expressions.binding import place_of, resolve, typed
 from kigen.plan.binder.expressions.terms import Ref, Term
-from kigen.plan.binder.from_clause.conjuncts import Base
+from kigen.plan.binder.from_clause.conjuncts import Base, Conjunct
 from kigen.plan.binder.scope import Relation, Scope
 from kigen.plan.binder.subqueries.empty_aggregate import is_aggregate, row_over_nothing
 from kigen.plan.binder.subqueries.marks import InMark, Mark, ScalarMark
@@ -46,7 +46,7 @@ class Subqueries:
         for part, place, negated in list(_topmost(node)):
             column = self._column(part, place, negated)
             column.meta["span"] = place
-            target = part.parent if negated else part
+            target = part.parent if negated and part.parent is not None else part
             if target is node:
                 column.parent = None
                 return column
@@ -99,10 +99,11 @@ class Subqueries:
             relation = self._alone(query)
             self._one_column(query, len(relation.names))
             span = place_of(self.source, query)
-            y, base, found, shift = Term(self.source, span, (Ref(span, 0),)), Base(relation.node, {0: 0}), (), 1
+            y, base, shift = Term(self.source, span, (Ref(span, 0),)), Base(relation.node, {0: 0}), 1
+            found: list[Conjunct] = []
         else:
             self._one_column(query, len(opened.items))
-            y, base, found, shift = opened.items[0], opened.base, tuple(opened.found), opened.shift
+            y, base, found, shift = opened.items[0], opened.base, opened.found, opened.shift
 
         def key(left: Base, right: Base) -> tuple[Expr, Expr]:
             one, other = typed(shifted(x, shift), left.types, left.place), typed(y, right.types, right.place)
