@@ -14,6 +14,7 @@ from oracle.shapes import (
     Body,
     Derived,
     Expr,
+    First,
     Named,
     Query,
     Ref,
@@ -130,7 +131,13 @@ def select_text(s: Select) -> str:
         out += " GROUP BY " + ", ".join(text(g) for g in s.group)
     if s.having is not None:
         out += f" HAVING {text(s.having)}"
-    return out
+    return out if s.first is None else out + first_text(s.first)
+
+
+def first_text(first: First) -> str:
+    out = " ORDER BY " + ", ".join(f"{k + 1}{words}" for k, words in first.order) if first.order else ""
+    out += f" LIMIT {first.limit}" + (f" OFFSET {first.offset}" if first.offset else "")
+    return out + (f" BY ({', '.join(str(k + 1) for k in first.by)})" if first.by else "")
 
 
 def body_text(body: Body) -> str:
@@ -143,11 +150,23 @@ def body_text(body: Body) -> str:
     left, right = body_text(body.left), body_text(body.right)
     intersects = body.op.startswith("INTERSECT")
     spare = len(left) % 4 == 0
-    if spare or (isinstance(body.left, SetOp) and intersects and not body.left.op.startswith("INTERSECT")):
+    if (
+        spare
+        or _has_first(body.left)
+        or (isinstance(body.left, SetOp) and intersects and not body.left.op.startswith("INTERSECT"))
+    ):
         left = f"({left})"
-    if spare or (isinstance(body.right, SetOp) and (intersects or not body.right.op.startswith("INTERSECT"))):
+    if (
+        spare
+        or _has_first(body.right)
+        or (isinstance(body.right, SetOp) and (intersects or not body.right.op.startswith("INTERSECT")))
+    ):
         right = f"({right})"
     return f"{left} {body.op} {right}"
+
+
+def _has_first(body: Body) -> bool:
+    return isinstance(body, Select) and body.first is not None
 
 
 def query_text(q: Query) -> str:

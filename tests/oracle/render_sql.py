@@ -10,7 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from oracle.shapes import Agg, App, Body, Expr, Named, Part, Ref, Select, SetOp, Source, Text, Windowed, windows_of
+from oracle.shapes import (
+    Agg,
+    App,
+    Body,
+    Expr,
+    First,
+    Named,
+    Part,
+    Ref,
+    Select,
+    SetOp,
+    Source,
+    Text,
+    Windowed,
+    windows_of,
+)
 
 DUCKDB_TYPES = {
     "BOOLEAN": "BOOLEAN",
@@ -40,6 +55,20 @@ class Sql:
         return f"(SELECT {names} FROM {self.table(source)})"
 
     def _select(self, s: Select) -> str:
+        return self._all_rows(s) if s.first is None else self._first(s, s.first)
+
+    def _first(self, s: Select, first: First) -> str:
+        """Writes the first rows: all columns break ties, and the batched form numbers the rows of each instant."""
+        count = len(s.items)
+        order = [f"c{k}{words or ' ASC'}" for k, words in first.order] + [f"c{k} ASC NULLS LAST" for k in range(count)]
+        by = ", ".join([f"c{k}" for k in first.by] + (["_i"] if self.batched else []))
+        over = f"{f'PARTITION BY {by} ' if by else ''}ORDER BY {', '.join(order)}"
+        number = f"ROW_NUMBER() OVER ({over})"
+        kept = ", ".join((["_i"] if self.batched else []) + [f"c{k}" for k in range(count)])
+        below = f"_n > {first.offset} AND _n <= {first.offset + first.limit}"
+        return f"SELECT {kept} FROM (SELECT *, {number} AS _n FROM ({self._all_rows(s)})) WHERE {below}"
+
+    def _all_rows(self, s: Select) -> str:
         exprs = [f"CAST({text(e)} AS {DUCKDB_TYPES[e.type]}) AS c{k}" for k, (e, _) in enumerate(s.items)]
         distinct = "DISTINCT " if s.distinct else ""
         source = self._from(s)

@@ -99,6 +99,17 @@ Source = Windowed | Named | Derived
 
 
 @dataclass(frozen=True)
+class First:
+    """ORDER BY ... LIMIT: output columns with the words after them, the number of rows, and the columns of LIMIT n
+    BY."""
+
+    order: tuple[tuple[int, str], ...]
+    limit: int
+    offset: int = 0
+    by: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Select:
     items: tuple[tuple[Expr, str | None], ...]  # None: the bare column's own name
     sources: tuple[Source, ...]
@@ -109,6 +120,7 @@ class Select:
     distinct: bool = False
     star: bool = False
     aggregated: bool = False
+    first: First | None = None
 
     @property
     def is_global(self) -> bool:

@@ -6,6 +6,7 @@ Apart from `generate`, so that the apps of its seeds stay what they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 from random import Random
 
@@ -13,8 +14,8 @@ from oracle.data import Scale, draw_stream
 from oracle.expressions import MOST_ROWS_BITS, Expressions, joined
 from oracle.generate import _with_results
 from oracle.queries import Queries
-from oracle.shapes import Agg, App, Expr, Query, Select, Stream, Windowed
-from oracle.sources import From
+from oracle.shapes import Agg, App, Expr, First, Query, Select, Stream, Windowed
+from oracle.sources import Drawn, From
 
 DIRECTIONS = ("", " DESC", " ASC NULLS FIRST", " DESC NULLS FIRST", " NULLS LAST")
 
@@ -36,7 +37,20 @@ def generate_sql(seed: int) -> App:
 class SqlQueries(Queries):
     """Draws queries, mostly with aggregates."""
 
-    aggregated_share = 0.8
+    aggregated_share = 0.6
+
+    def _select(self, depth: int, types: Sequence[str] | None, noise: bool, top: bool) -> Drawn:
+        first = self.rng.random() < 0.4
+        select, cols, card = super()._select(depth, types, noise and not first, top)
+        assert isinstance(select, Select)
+        return (replace(select, first=self._first(len(cols))) if first else select), cols, card
+
+    def _first(self, columns: int) -> First:
+        rng = self.rng
+        places = rng.sample(range(columns), rng.randint(0, min(columns, 2)))
+        order = tuple((k, rng.choice(DIRECTIONS)) for k in places)
+        by = tuple(rng.sample(range(columns), 1)) if rng.random() < 0.3 else ()
+        return First(order, rng.choice((1, 1, 2, 3, 5, 10)), rng.choice((0, 0, 0, 1, 2)), by)
 
     def _aggregated(self, source: From, types: Sequence[str] | None, noise: bool) -> Select:
         self._source_now = source

@@ -13,6 +13,7 @@ from kigen.lifetimes.operator_spec import OperatorSpec
 from kigen.lifetimes.relation_to_stream import TO_STREAM
 from kigen.lifetimes.sets.counting import DISTINCT, EXCEPT, INTERSECT, MATCHING
 from kigen.lifetimes.single_row import SINGLE_ROW
+from kigen.lifetimes.sets.top import TOP
 from kigen.lifetimes.windows.negatives import WINDOW
 from kigen.plan.logical import PlanNode
 
@@ -31,6 +32,7 @@ OPERATORS: tuple[OperatorSpec[Any], ...] = (
     INTERSECT,
     MATCHING,
     SINGLE_ROW,
+    TOP,
     TO_STREAM,
 )
 

@@ -16,3 +16,11 @@ def grown(
     if len(array) >= capacity:
         return array
     return np.concatenate([array, np.full(capacity - len(array), fill, dtype=array.dtype)])
+
+
+def different_slots(capacity: int, *slots: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Returns the slots that occur in any of the arrays, each once and ordered. Slots are below `capacity`."""
+    there = np.zeros(capacity, dtype=np.bool_)
+    for some in slots:
+        there[some] = True
+    return np.flatnonzero(there)

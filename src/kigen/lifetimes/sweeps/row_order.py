@@ -70,3 +70,31 @@ def ranked(column: pa.Array) -> tuple[Ints, pa.Array]:
     rank_of[order] = np.arange(len(order))
     rank_of[-1] = -1  # code -1: NULL
     return rank_of[codes], values.take(pa.array(order))
+
+
+def coarse_key(column: pa.Array, key: SortKey) -> Ints:
+    """Returns numbers that never contradict the order of a key, and that compare with those of other columns of its
+    type. Different values may have one number: texts have that of their first eight bytes."""
+    values = _first_bytes(column) if pa.types.is_string(column.type) else ordered_integers(column)
+    if key.descending:
+        values = ~values
+    if column.null_count:
+        null = np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=np.bool_)
+        bounds = np.iinfo(np.int64)
+        values = np.where(null, bounds.min if key.nulls_first else bounds.max, values)
+    return values
+
+
+def _first_bytes(column: pa.Array) -> Ints:
+    """Returns the first eight bytes of texts as a number, in the order of unsigned numbers."""
+    _, offsets_buffer, data_buffer = column.buffers()
+    offsets = np.frombuffer(offsets_buffer, dtype=np.int32)[column.offset : column.offset + len(column) + 1]
+    data = np.frombuffer(data_buffer, dtype=np.uint8) if data_buffer is not None else np.zeros(1, dtype=np.uint8)
+    begin, length = offsets[:-1].astype(np.int64), np.diff(offsets)
+    out = np.zeros(len(column), dtype=np.uint64)
+    for place in range(8):
+        there = length > place
+        byte = np.zeros(len(column), dtype=np.uint64)
+        byte[there] = data[begin[there] + place]
+        out = (out << np.uint64(8)) | byte
+    return (out ^ np.uint64(1 << 63)).view(np.int64)

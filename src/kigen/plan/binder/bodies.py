@@ -12,6 +12,7 @@ from kigen.language.errors import CqlError, CqlErrors
 from kigen.plan.binder.catalog import AlreadyReported, Catalog
 from kigen.plan.binder.clauses import refuse_clauses
 from kigen.plan.binder.expressions.binding import place_of
+from kigen.plan.binder.order import first_rows
 from kigen.plan.binder.scope import Relation
 from kigen.plan.binder.selects import SelectBinder
 from kigen.plan.binder.with_clause import with_tables
@@ -23,10 +24,14 @@ _NUMBER_ORDER = (Type.BOOLEAN, Type.BIGINT, Type.DOUBLE)
 
 
 def bind_body(catalog: Catalog, node: exp.Expr) -> Relation:
-    while isinstance(node, exp.Subquery):
+    return first_rows(catalog, node, _body(catalog, node))
+
+
+def _body(catalog: Catalog, node: exp.Expr) -> Relation:
+    """Binds a query without its ORDER BY and LIMIT."""
+    if isinstance(node, exp.Subquery):
         refuse_clauses(catalog, node)
-        catalog = with_tables(catalog, node, bind_body)
-        node = node.this
+        return bind_body(with_tables(catalog, node, bind_body), node.this)
     catalog = with_tables(catalog, node, bind_body)
     if isinstance(node, exp.Select):
         return SelectBinder(catalog, bind_body, node).bind()

@@ -9,9 +9,6 @@ from kigen.plan.binder.catalog import Catalog
 from kigen.plan.binder.expressions.binding import place_of
 
 _HINTS = {
-    "order": ("ORDER BY", "a relation has no order; leave it out"),
-    "limit": ("LIMIT", "bound the window instead, as in s [ROWS n]"),
-    "offset": ("OFFSET", "bound the window instead, as in s [ROWS n]"),
     "qualify": ("QUALIFY", "use a subquery with WHERE"),
     "windows": ("WINDOW", "use a window on the stream, as in s [ROWS n]"),
     "laterals": ("LATERAL", "join with a subquery in FROM"),
@@ -21,7 +18,7 @@ _HINTS = {
 
 
 def refuse_clauses(catalog: Catalog, node: exp.Expr) -> None:
-    """Raises for the first clause of the node that CQL lacks, such as ORDER BY or LIMIT."""
+    """Raises for the first clause of the node that CQL lacks, such as QUALIFY or SAMPLE."""
     for arg, (name, hint) in _HINTS.items():
         value = node.args.get(arg)
         if value:

@@ -11,6 +11,7 @@ from kigen.plan.logical.sets import Distinct, Except, Intersect, Matching, Outer
 from kigen.plan.logical.single_row import SingleRow
 from kigen.plan.logical.streams import Received, Scan, StreamKind, ToStream, Window, WindowKind
 from kigen.plan.logical.terms import BIRTH, Agg, AggFunc, Comparison, Expr, Place, SortKey
+from kigen.plan.logical.top import TopN
 
 __all__ = [
     "BIRTH",
@@ -45,6 +46,7 @@ __all__ = [
     "SourceStream",
     "StreamKind",
     "ToStream",
+    "TopN",
     "UnaryNode",
     "UnionAll",
     "Window",
