@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from kigen.connectors.console.sink import ConsoleSink
 from kigen.connectors.csv.sink import CsvSink
 from kigen.connectors.csv.source import CsvSource
+from kigen.connectors.follow.source import FollowedSource
 from kigen.connectors.jsonl.sink import JsonlSink
 from kigen.connectors.jsonl.source import JsonlSource
 from kigen.connectors.kafka.source import KafkaSource
@@ -23,6 +24,7 @@ from kigen.connectors.parquet.source import ParquetSource
 from kigen.connectors.sink_base import Sink
 from kigen.connectors.source_base import InputError, Source
 from kigen.connectors.synthetic.source import SyntheticSource
+from kigen.connectors.text_files import TextSource
 from kigen.plan.connector_specs import SINKS, SOURCES, ConnectorSpec, connector_named
 from kigen.plan.logical import Connector, SourceStream
 from kigen.plan.types import Schema
@@ -56,11 +58,30 @@ class _SinkRequest:
         return os.path.join(self.directory, path_of(f"query '{self.query}'", self.connector))
 
 
+def _csv(asked: _SourceRequest) -> Source:
+    return _growing(asked, CsvSource(asked.stream, asked.directory, asked.start_us, asked.draining))
+
+
+def _jsonl(asked: _SourceRequest) -> Source:
+    return _growing(asked, JsonlSource(asked.stream, asked.directory, asked.start_us, asked.draining))
+
+
+def _parquet(asked: _SourceRequest) -> Source:
+    return _growing(asked, ParquetSource(asked.stream, asked.directory, asked.start_us))
+
+
+def _growing(asked: _SourceRequest, files: TextSource | ParquetSource) -> Source:
+    """Returns the source that follows the files if the stream says so. A drain reads what is there."""
+    if asked.draining or not asked.stream.source.option("follow", False):
+        return files
+    return FollowedSource(asked.stream, asked.directory, files, asked.checkpoint)
+
+
 _SOURCES: dict[str, Callable[[_SourceRequest], Source]] = {
-    "csv": lambda asked: CsvSource(asked.stream, asked.directory, asked.start_us, asked.draining),
-    "jsonl": lambda asked: JsonlSource(asked.stream, asked.directory, asked.start_us, asked.draining),
+    "csv": _csv,
+    "jsonl": _jsonl,
     "kafka": lambda asked: KafkaSource(asked.stream, asked.directory, asked.draining),
-    "parquet": lambda asked: ParquetSource(asked.stream, asked.directory, asked.start_us),
+    "parquet": _parquet,
     "synthetic": lambda asked: SyntheticSource(asked.stream, asked.draining, asked.start_us),
 }
 _SINKS: dict[str, Callable[[_SinkRequest], Sink]] = {

@@ -91,6 +91,8 @@ def checked(piece: Range, rows: Rows, file: str) -> Rows:
 def place_of_range(piece: Range) -> str:
     """Describes which part of a file the range is, for messages."""
     start, end = piece.start, piece.end
+    if "parts" in end:
+        return f"records {start['index']} to {end['index']}"
     if "byte" in end:
         first = start["byte"] if start.get("file") == end.get("file") else 0
         return f"bytes {first} to {end['byte']}"
@@ -169,9 +171,9 @@ class LiveSource(Source):
         with the cursor (`at`) and gives it back by `resume`."""
         return None
 
-    def resume(self, positions: Mapping[int, Position]) -> None:
-        """Continues a log of which offsets with these positions are recorded: the cursors of all tasks after a restart.
-        Called once, on the driver, before anything is asked; an empty mapping: the log begins."""
+    def resume(self, positions: Mapping[int, Position | None]) -> None:
+        """Continues at the cursors of all tasks: their offsets, and the positions that were recorded with them (None
+        before the first batch). Called once, on the driver, before anything is asked."""
 
     def forget_before(self, index: int) -> None:
         """Frees what the driver knows of the offsets before this one: no task will ask for them."""

@@ -142,11 +142,24 @@ _KAFKA_SOURCE = {
     "columns": OptionKind("places such as 'k = key, p = partition'", _TEXT.accepts, "'k = key'"),
     "group": _TEXT,
 }
+_FOLLOWED = {
+    "follow": OptionKind("TRUE or FALSE", lambda v: isinstance(v, bool), "true"),
+    "order": _one_of("name", "time"),
+}
 
 CONNECTORS: dict[str, ConnectorSpec] = {
     spec.name: spec
     for spec in (
-        ConnectorSpec("csv", _FILE, "path", is_source=True, is_sink=True, suffixes=(".csv",), modes=_CHANGES),
+        ConnectorSpec(
+            "csv",
+            _FILE,
+            "path",
+            is_source=True,
+            is_sink=True,
+            suffixes=(".csv",),
+            modes=_CHANGES,
+            source_options=_FOLLOWED,
+        ),
         ConnectorSpec(
             "parquet",
             _FILE,
@@ -156,6 +169,7 @@ CONNECTORS: dict[str, ConnectorSpec] = {
             suffixes=(".parquet",),
             writes_folder=True,
             modes=_CHANGES,
+            source_options=_FOLLOWED,
         ),
         ConnectorSpec(
             "jsonl",
@@ -166,9 +180,9 @@ CONNECTORS: dict[str, ConnectorSpec] = {
             suffixes=(".jsonl", ".ndjson", ".json"),
             aliases=("json",),
             modes=_CHANGES,
+            source_options=_FOLLOWED,
         ),
         ConnectorSpec("synthetic", _SYNTHETIC, "rate", is_source=True, column_kind=_VALUES),
-        ConnectorSpec("console", is_sink=True),
         ConnectorSpec("http", is_source=True, is_pushed=True),
         ConnectorSpec(
             "kafka",

@@ -88,8 +88,8 @@ class KafkaSource(LiveSource):
         left = sum(position["ends"].values()) - sum(position["partitions"].values())
         return int(position["index"]) / (int(position["index"]) + left) if left else 1.0
 
-    def resume(self, positions: Mapping[int, Position]) -> None:
-        self._marks = dict(positions)
+    def resume(self, positions: Mapping[int, Position | None]) -> None:
+        self._marks = {index: at for index, at in positions.items() if at is not None}
 
     @property
     def _watcher(self) -> Watcher:

@@ -85,6 +85,18 @@ class ParquetSource(Source):
         checked(piece, Rows(parts[0], checksum=checksum), self.files.full(name))
         return replace(self._typed(name, first, pa.concat_tables(parts)), checksum=checksum)
 
+    def range_of(self, name: str, first: int, end: int) -> Range:
+        """Returns the range of the rows first..end-1 of a file."""
+
+        def position(row: int) -> Position:
+            for group, size in enumerate(self._sizes(name)):
+                if row < size:
+                    return {"file": name, "group": group, "row": row}
+                row -= size
+            return {"file": name, "group": len(self._sizes(name)), "row": row}
+
+        return Range(self.stream.name, position(first), position(end), rows=end - first)
+
     def fraction(self, position: Position) -> float | None:
         counts = {name: sum(self._sizes(name)) for name in self.files.names}
         here = sum(self._sizes(position["file"])[: int(position["group"])]) + int(position["row"])

@@ -54,13 +54,18 @@ def _time_clauses(source: Source, decl: StreamDecl, connector: Connector) -> lis
     """Returns what is wrong with clauses that only some connectors can follow."""
     errors: list[CqlError] = []
     spec, name = CONNECTORS[connector.name], decl.name.text
-    if decl.idle_us is not None and not spec.has_partitions:
+    follows = bool(connector.option("follow", False))
+    if decl.idle_us is not None and not spec.has_partitions and not follows:
         partitioned = ", ".join(c.name for c in CONNECTORS.values() if c.has_partitions)
-        hint = f"leave IDLE out: only connectors that read partitions have it ({partitioned})"
+        hint = f"leave IDLE out: only {partitioned} and files with follow = true have it"
         errors.append(source.error(decl.name.span, f"stream {name} has no partitions that could be idle", hint))
-    if decl.shed is not None and not spec.can_shed:
+    if connector.option("order") is not None and not follows:
+        hint = "write follow = true, or leave order out: files that are not followed go by name"
+        errors.append(source.error(decl.name.span, f"order of stream {name} needs follow = true", hint))
+    if decl.shed is not None and (not spec.can_shed or follows):
         hint = "write BUFFER n, which drops the oldest tuples, or a FIRM deadline"
-        message = f"SHED needs arrival times that a replay finds again, which {spec.name} does not have"
+        which = "files with follow = true do" if follows else f"{spec.name} does"
+        message = f"SHED needs arrival times that a replay finds again, which {which} not have"
         errors.append(source.error(decl.name.span, message, hint))
     return errors
 

@@ -68,7 +68,7 @@ class Scheduling:
         self._arrivals: dict[str, StreamArrivals] = {}
         for stream, source in sources.items():
             cursors = [queue[stream] for queue in queues.values() if stream in queue]
-            source.resume({int(cursor["index"]): cursor["at"] for cursor in cursors if "at" in cursor})
+            source.resume({int(cursor["index"]): cursor.get("at") for cursor in cursors})
             shedding = None if app.stream(stream).shed is None else Shedding(app.stream(stream), source)
             first = self._earliest(stream, queues)
             self._arrivals[stream] = StreamArrivals(stream, source, shedding, first, clock)

@@ -1,0 +1,1 @@
+"""Files that grow: `follow = true` of csv, JSON lines and parquet."""

@@ -1,0 +1,51 @@
+"""Runs a follower in a thread on the driver, so that records get the time at which they came, not that of a batch.
+
+Invariant: an error of the follower ends the thread and is raised by the next question. Cost: a `stat` per `POLL_S`
+while nothing happens. Reading pauses while `AHEAD_ROWS` records wait that admission has not asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from kigen.connectors.follow.follower import Follower
+from kigen.connectors.follow.record_path import RecordPath
+
+POLL_S = 0.01
+AHEAD_ROWS = 1 << 20
+
+
+class Watcher:
+    """Polls a follower, which is made in the thread."""
+
+    def __init__(self, name: str, make: Callable[[], Follower]) -> None:
+        self._follower = make()
+        self.lock = threading.Lock()  # guards the path
+        self._failed: BaseException | None = None
+        self._asked = 0
+        self._thread = threading.Thread(target=self._work, name=f"follow {name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def path(self) -> RecordPath:
+        """Returns the path, to be used while `lock` is held; raises what ended the thread."""
+        if self._failed is not None:
+            raise self._failed
+        return self._follower.path
+
+    def asked(self, index: int) -> None:
+        """Notes that admission has asked for the records before `index`."""
+        self._asked = max(self._asked, index)
+
+    def _work(self) -> None:
+        try:
+            while True:
+                busy = False
+                if self._follower.path.end - self._asked < AHEAD_ROWS:
+                    with self.lock:
+                        busy = self._follower.poll(time.time_ns() // 1000)
+                time.sleep(0 if busy else POLL_S)
+        except Exception as error:
+            self._failed = error
