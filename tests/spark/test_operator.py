@@ -18,7 +18,7 @@ from kigen.durable import DamagedFile
 from kigen.plan import load_app
 from kigen.spark.admission.offsets import initial_offset, next_offset
 from kigen.spark.admission.reader import AdmissionReader
-from kigen.spark.operator import error_codec, group_step, manifest, range_reader
+from kigen.spark.operator import error_codec, group_step, manifest, range_reader, task_step
 from kigen.spark.operator.manifest import Manifest, ManifestFormatError
 from kigen.spark.operator.result_rows import Spool
 from kigen.spark.spec import RunSpec
@@ -46,7 +46,7 @@ def play(spec: RunSpec, forget: bool, workers: int = 1) -> tuple[dict[str, list[
     lines: dict[str, list[str]] = {}
     for rows in batches(spec):
         for task, bucket, seq, payload in rows:
-            group_step._KERNELS = {} if forget else turns.choice(caches)
+            task_step._KERNELS = {} if forget else turns.choice(caches)
             frame = pd.DataFrame([(task, bucket, seq, payload)], columns=["task", "bucket", "seq", "payload"])
             for out in group_step.run_group((task, bucket), iter([frame]), states[task], spec.encode()):
                 for row in out.itertuples():
@@ -154,7 +154,7 @@ def test_a_replay_of_changed_input_is_an_error_with_the_file_and_the_range(tmp_p
             digit = next(i for i in range(at, len(data)) if chr(data[i]).isdigit())
             data[digit] = ord("1") if data[digit] != ord("1") else ord("2")
             (tmp_path / "readings.csv").write_bytes(bytes(data))
-        group_step._KERNELS, range_reader._READ, range_reader._SOURCES = {}, OrderedDict(), {}
+        task_step._KERNELS, range_reader._READ, range_reader._SOURCES = {}, OrderedDict(), {}
         frame = pd.DataFrame([row], columns=["task", "bucket", "seq", "payload"])
         (out,) = group_step.run_group((row[0], 0), iter([frame]), state, spec.encode())
         assert (out["kind"][0] == "error") == (n == 1)

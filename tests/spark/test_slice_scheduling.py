@@ -30,7 +30,7 @@ from kigen.spark.admission.live_queues import queue_of
 from kigen.spark.admission.offsets import initial_offset
 from kigen.spark.admission.reader import AdmissionReader
 from kigen.spark.admission.slice_scheduling import SliceScheduling
-from kigen.spark.operator import group_step, manifest, range_reader
+from kigen.spark.operator import group_step, manifest, range_reader, task_step
 from kigen.spark.operator.result_rows import Spool
 from kigen.spark.scratch import Committed
 from kigen.spark.sink.metrics import Metrics
@@ -92,7 +92,7 @@ class Play:
         self.offset = after
         for task, bucket, seq, payload in rows:
             if self.rng.random() < 0.2:
-                group_step._KERNELS.clear()
+                task_step._KERNELS.clear()
             if self.rng.random() < 0.1:  # Spark did not commit: the batch is made again
                 before = self.state.value
                 once = self._run(task, bucket, seq, payload)
@@ -155,7 +155,7 @@ def alone(play: Play, name: str, absent: dict[str, set[int]] | None = None) -> C
 @pytest.fixture(autouse=True)
 def _frequent_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest, "LEAST_WEIGHT", 4 * manifest.STEP_WEIGHT)
-    group_step._KERNELS.clear()
+    task_step._KERNELS.clear()
     range_reader._SOURCES.clear()
 
 

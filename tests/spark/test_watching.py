@@ -15,7 +15,7 @@ from spark.worker_side import State
 from test_operator import batches, play
 
 from kigen.plan import load_app
-from kigen.spark.operator import group_step
+from kigen.spark.operator import group_step, task_step
 from kigen.spark.spec import RunSpec
 from kigen.spark.watch import memory, step_watch
 from kigen.spark.watch.memory import MemoryLimitReached
@@ -59,7 +59,7 @@ def test_a_step_ends_at_the_limit_with_a_row_of_kind_error(tmp_path: Path, monke
     told = json.loads(note or "")["memory"]
     assert told.startswith("query matched ran out of memory: the workers of the run use 1000 GB")
     assert "the work of one batch" in told
-    assert (tmp_path.name, "task0", spec.bucket("task0")) not in group_step._KERNELS, "its state is dropped"
+    assert (tmp_path.name, "task0", spec.bucket("task0")) not in task_step._KERNELS, "its state is dropped"
 
 
 def test_an_array_that_is_refused_is_the_operators_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

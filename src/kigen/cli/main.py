@@ -97,13 +97,28 @@ def run(
         str, typer.Option(metavar="power|process", help=options.DURABILITY_HELP)
     ] = defaults.DURABILITY,
     serve: options.Serve = None,
+    epoch: options.Epoch = f"{defaults.EPOCH_S:g} s",
+    lanes: options.Lanes = None,
 ) -> None:
     """Run an app until its sources end, --duration is over, or Ctrl-C."""
     with exit_codes():
         from kigen.cli.run_command import RunArguments, run_app
 
         arguments = RunArguments(
-            app_file, drain, output, lifetime, policy, master, checkpoint, report, duration, memory, durability, serve
+            app_file,
+            drain,
+            output,
+            lifetime,
+            policy,
+            master,
+            checkpoint,
+            report,
+            duration,
+            memory,
+            durability,
+            serve,
+            epoch,
+            lanes,
         )
         run_app(arguments)
 

@@ -23,6 +23,12 @@ DURABILITY_HELP = (
 )
 
 
+EPOCH_HELP = (
+    "How long an epoch of live streams lasts, for example '30 s' or '500 ms'. Inside it, Kigen works in rounds of "
+    "milliseconds; Spark commits the state at its end. 0: every round is a micro-batch of its own."
+)
+
+
 class PlanFormat(StrEnum):
     text = "text"
     json = "json"
@@ -40,6 +46,17 @@ AppFile = Annotated[
 ]
 Duration = Annotated[
     str | None, typer.Option("--duration", metavar="T", help="Stop after this time, for example '10 s' or '5 min'.")
+]
+Epoch = Annotated[str, typer.Option("--epoch", metavar="T", help=EPOCH_HELP)]
+Lanes = Annotated[
+    int | None,
+    typer.Option(
+        "--lanes",
+        metavar="N",
+        min=1,
+        help="How many rounds run at once. Each lane holds a slot of Spark.",
+        show_default="one per core",
+    ),
 ]
 Memory = Annotated[
     str,

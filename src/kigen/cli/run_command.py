@@ -42,6 +42,8 @@ class RunArguments:
     memory: str = defaults.MEMORY
     durability: str = defaults.DURABILITY
     serve: str | None = None
+    epoch: str = f"{defaults.EPOCH_S:g} s"
+    lanes: int | None = None
 
     def options(self) -> RunOptions:
         return RunOptions(
@@ -53,6 +55,8 @@ class RunArguments:
             duration_s=None if self.duration is None else duration_us("kigen run", "--duration", self.duration) / 1e6,
             memory=self.memory,
             durability=self.durability,
+            epoch_s=0.0 if self.epoch.strip() == "0" else duration_us("kigen run", "--epoch", self.epoch) / 1e6,
+            lanes=self.lanes,
             keep_results=False,
         )
 

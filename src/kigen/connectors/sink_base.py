@@ -41,6 +41,9 @@ class Sink(ABC):
     @abstractmethod
     def write(self, table: pa.Table) -> None: ...
 
+    def end_round(self) -> None:  # noqa: B027 - most sinks need not know
+        """Ends a round: all its rows are written. Rounds are the same in a replay, groups of rounds are not."""
+
     @abstractmethod
     def commit(self) -> SinkPosition:
         """Makes everything written so far as durable as `syncs` says and returns how far the output reaches."""

@@ -13,3 +13,4 @@ MEMORY = DEFAULT_MEMORY
 DURABILITY = POWER
 PROGRESS_EVERY_S = 1.0
 RUNTIME = "kigen.lifetimes:TaskRuntime"
+EPOCH_S = 30.0  # length of an epoch of live streams

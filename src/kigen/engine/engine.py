@@ -71,6 +71,8 @@ class Engine:
         duration_s: float | None = None,
         memory: str | int = defaults.MEMORY,
         durability: str = defaults.DURABILITY,
+        epoch_s: float = defaults.EPOCH_S,
+        lanes: int | None = None,
         keep_results: bool = True,
         on_progress: Callable[[Progress], None] | None = None,
         progress_every_s: float = defaults.PROGRESS_EVERY_S,
@@ -93,6 +95,8 @@ class Engine:
             duration_s: Seconds after which the run ends.
             memory: Limit for the memory of all workers: bytes, a size such as "4GB", or a share of the machine.
             durability: What a committed batch survives: "power", a power cut, or "process", a kill of the process.
+            epoch_s: Length of an epoch of live streams in seconds. 0: every round is a micro-batch of its own.
+            lanes: Number of rounds that run at once. None: one per core.
             keep_results: Keeps results for `RunResult.dataframe` and its like.
             on_progress: Function that is called with a `Progress` now and then.
             progress_every_s: Seconds between two calls of `on_progress`.
@@ -131,6 +135,8 @@ class Engine:
             duration_s=duration_s,
             memory=memory,
             durability=durability,
+            epoch_s=epoch_s,
+            lanes=lanes,
             keep_results=keep_results,
             on_progress=on_progress,
             progress_every_s=progress_every_s,
@@ -160,6 +166,8 @@ class Engine:
         duration_s: float | None = None,
         memory: str | int = defaults.MEMORY,
         durability: str = defaults.DURABILITY,
+        epoch_s: float = defaults.EPOCH_S,
+        lanes: int | None = None,
         keep_results: bool = True,
         on_progress: Callable[[Progress], None] | None = None,
         progress_every_s: float = defaults.PROGRESS_EVERY_S,
@@ -187,6 +195,8 @@ class Engine:
             duration_s=duration_s,
             memory=memory,
             durability=durability,
+            epoch_s=epoch_s,
+            lanes=lanes,
             keep_results=keep_results,
             on_progress=on_progress,
             progress_every_s=progress_every_s,

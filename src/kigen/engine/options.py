@@ -34,6 +34,9 @@ class RunOptions:
         duration_s: Seconds after which the run ends.
         memory: Limit for the memory of all workers of the run: bytes, a size such as "4GB", or a share of the machine.
         durability: What a committed batch survives: "power", a power cut, or "process", a kill of the process.
+        epoch_s: Length of an epoch in seconds. Live streams are processed in rounds of milliseconds, and Spark commits
+            the state once per epoch. 0: every round is a micro-batch of its own.
+        lanes: Number of rounds that run at once. None: one per core, but at least one slot of Spark stays free.
         keep_results: Keeps results for `RunResult.dataframe`, `to_arrow`, `to_pandas` and `to_polars`.
         on_progress: Function that is called with a `Progress` every `progress_every_s` seconds and once at the end,
             always from one thread. If it raises, the run continues and the first error is logged.
@@ -58,6 +61,8 @@ class RunOptions:
     duration_s: float | None = None
     memory: str | int = defaults.MEMORY
     durability: str = defaults.DURABILITY
+    epoch_s: float = defaults.EPOCH_S
+    lanes: int | None = None
     keep_results: bool = True
     on_progress: Callable[[Progress], None] | None = None
     progress_every_s: float = defaults.PROGRESS_EVERY_S
@@ -85,6 +90,10 @@ class RunOptions:
             raise ArgumentError(f"progress_every_s must be above 0, not {self.progress_every_s}")
         if self.partitions is not None and self.partitions < 1:
             raise ArgumentError(f"at least one partition is required, not {self.partitions}")
+        if self.epoch_s < 0:
+            raise ArgumentError(f"an epoch takes 0 s (a batch per round) or longer, not {self.epoch_s}")
+        if self.lanes is not None and self.lanes < 1:
+            raise ArgumentError(f"at least one lane is required, not {self.lanes}")
         if self.first_batch_rows < 1:
             raise ArgumentError(f"a batch must hold at least one tuple, not {self.first_batch_rows}")
 

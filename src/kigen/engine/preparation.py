@@ -15,6 +15,7 @@ from kigen.durable import slow_disk
 from kigen.engine.errors import RunFailed, SparkDied
 from kigen.engine.options import RunOptions
 from kigen.plan.logical import LINES, App, Connector
+from kigen.schedule import PolicySettings
 from kigen.spark.links.link_source import Access
 from kigen.spark.operator.dropped_tuples import shed_output_name
 from kigen.spark.pipeline import is_process_death, warm_up
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
+ROUND_US = 2_000.0  # first guess of the fixed cost of a round
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,11 @@ def run_spec(app: App, options: RunOptions, checkpoint: Path, scratch: Path, acc
         draining=options.drain,
         lifetime=options.lifetime,
         policy=options.scheduling[0],
-        settings=replace(options.scheduling[1], may_drop=not options.drain),
+        settings=_settings(options),
         batch_rows=min(options.first_batch_rows, rows_within(str(options.memory))),
         partitions=options.partitions,
+        epoch_us=round(options.epoch_s * 1e6),
+        lanes=options.lanes or 0,
         inline_bytes=options.largest_inline_bytes,
         memory=str(options.memory),
         runtime=options.runtime,
@@ -91,6 +95,14 @@ def with_lines(app: App) -> App:
     """Returns the app with lines of every query, for outputs that need them beside what INTO takes."""
     given = (q if LINES in q.gives or q.sent else replace(q, also=(*q.also, LINES)) for q in app.queries)
     return replace(app, queries=tuple(given))
+
+
+def _settings(options: RunOptions) -> PolicySettings:
+    """Returns the settings of the policy. The first guess of the fixed cost is that of a round, or of a micro-batch."""
+    settings = options.scheduling[1]
+    if options.epoch_s and settings.fixed_us == PolicySettings.fixed_us:
+        settings = replace(settings, fixed_us=ROUND_US)
+    return replace(settings, may_drop=not options.drain)
 
 
 def open_outputs(app: App, output: str | None, results: Path | None, links: Links | None) -> Outputs:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 _POLL_S = 0.02
 _ROTATE_EVERY_S = 5.0  # how often the size of Spark's log is checked
 _STARTING_S = 120.0  # for Spark to ask for the first batch
+_ENDING_S = 4.0  # for the end of an epoch, when a run is stopped
 _CLOSING_S = 120.0  # for the last rows, after duration_s
 _USER_ERRORS = (InputError, EvaluationError, MemoryLimitReached, OSError, DamagedFile, QueueError)
 
@@ -226,6 +227,8 @@ class Run:
         """Returns Spark's message if the pipeline has failed."""
         if self._pipeline is None:
             return None
+        if self._pipeline.lanes and self._monitor.limit_error is None:
+            self._end_epoch()
         ended = not self._pipeline.active
         failure = self._pipeline.failure()
         self._sink.interrupt()  # otherwise Spark would wait for a batch that waits for other nodes
@@ -254,6 +257,14 @@ class Run:
     def _close_ingest(self) -> None:
         if self.ingest is not None:
             self.ingest.close()
+
+    def _end_epoch(self) -> None:
+        """Ends the round and the epoch, so that the next run need not make its rounds again. Waits a little for it."""
+        assert self._pipeline is not None
+        self._sink.scratch.stop_epochs()
+        until = time.monotonic() + _ENDING_S
+        while time.monotonic() < until and self._pipeline.active and not self._sink.epoch_committed:
+            time.sleep(_POLL_S)
 
     def _close_progress(self) -> None:
         if self._progress_thread is not None:

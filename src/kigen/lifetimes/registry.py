@@ -12,8 +12,8 @@ from kigen.lifetimes.joins.shares import JOIN_SHARE
 from kigen.lifetimes.operator_spec import OperatorSpec
 from kigen.lifetimes.relation_to_stream import TO_STREAM
 from kigen.lifetimes.sets.counting import DISTINCT, EXCEPT, INTERSECT, MATCHING
-from kigen.lifetimes.single_row import SINGLE_ROW
 from kigen.lifetimes.sets.top import TOP
+from kigen.lifetimes.single_row import SINGLE_ROW
 from kigen.lifetimes.windows.negatives import WINDOW
 from kigen.plan.logical import PlanNode
 

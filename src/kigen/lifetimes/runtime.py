@@ -122,8 +122,14 @@ class TaskRuntime:
                 self._finish(query, self._last(query), give)
         result.outputs = {name: pa.concat_tables(tables) for name, tables in outputs.items()}
         result.finished = self.finished
-        result.next_event_us = None if self.due == FOREVER else self.due
+        result.next_event_us = self.next_event_us
         return result
+
+    @property
+    def next_event_us(self) -> int | None:
+        """The next time at which something happens even if nothing arrives; None: never."""
+        due = self.due
+        return None if due == FOREVER else due
 
     @property
     def due(self) -> int:

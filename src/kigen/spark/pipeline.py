@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kigen.spark.admission.source import FORMAT_NAME, KigenSource
+from kigen.spark.lanes import in_lanes
 from kigen.spark.operator import group_step, manifest, result_rows
 from kigen.spark.operator.outbox import encode_encoders
 from kigen.spark.session.start import own_settings, quiet
@@ -36,6 +37,10 @@ class Pipeline:
     """A running streaming query. It is started again if a Python worker was too slow to start."""
 
     def __init__(self, spark: SparkSession, spec: RunSpec, sink: BatchSink) -> None:
+        spec = in_lanes(spark, spec)
+        if spec.lanes:
+            spec = dataclasses.replace(spec, sink=sink.serve(spec))
+        self.lanes, self._align = spec.lanes, sink.align
         self._start = functools.partial(_start, own_settings(spark), spec, sink, encode_encoders(sink.encoders()))
         self.lost = False  # whether Spark's Java process has stopped to answer
         self._query = self._start()
@@ -50,6 +55,7 @@ class Pipeline:
             return True
         if self._tries < _TRIES and not self._query.recentProgress and _WORKER_TOO_SLOW in (self.failure() or ""):
             self._tries += 1
+            self._align()
             self._query = self._start()
             return True
         return False
@@ -123,4 +129,6 @@ def _start(
 
 def _partitions(spark: SparkSession, spec: RunSpec) -> int:
     """Returns the number of partitions: at most one per core and per task, since each adds work to every batch."""
+    if spec.lanes:
+        return spec.lanes
     return max(1, min(len(spec.tasks), spec.partitions or int(spark.sparkContext.defaultParallelism)))

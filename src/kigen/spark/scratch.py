@@ -25,6 +25,8 @@ class Committed:
     at_us: int = 0
     # task -> when the passing of time will change a result
     next_events_us: dict[str, int | None] = field(default_factory=dict)
+    elapsed_us: int | None = None  # how long a round took its worker, and each task of it; None: not measured there
+    task_us: dict[str, float] | None = None
 
 
 class Scratch:
@@ -35,6 +37,7 @@ class Scratch:
         self._policy = Path(directory) / "policy"
         self._error = Path(directory) / "error"
         self._closing = Path(directory) / "closing"
+        self._stopping = Path(directory) / "stopping"
         self._reading = Path(directory) / "reading"
         self._seen = (-1, Committed())  # modification time of the file, its content
 
@@ -69,6 +72,14 @@ class Scratch:
     @property
     def closing(self) -> bool:
         return self._closing.exists()
+
+    def stop_epochs(self) -> None:
+        """Makes the reader end the epoch that runs, and begin no other: the run stops."""
+        self._stopping.touch()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping.exists()
 
     def start_reading(self) -> None:
         """Reports from the reader to the command that Spark has asked for the first batch: the streams flow."""

@@ -11,6 +11,7 @@ import importlib
 import pickle
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from kigen.connectors import Source, open_source
@@ -23,6 +24,7 @@ from kigen.spark.defaults import DEFAULT_MEMORY
 from kigen.spark.links.ingest_source import IngestAccess, IngestSource
 from kigen.spark.links.link_source import Access, LinkSource
 from kigen.spark.operator.buckets import bucket_of
+from kigen.spark.rounds.wire import Address
 from kigen.spark.watch.memory import limit_bytes
 
 BATCH_ROWS = 500_000
@@ -51,6 +53,11 @@ class RunSpec:
     ingest: IngestAccess | None = None  # how pushed streams are read
     tick_us: int = 250_000  # with `links`: how often watermarks are sent to other nodes at least
     syncs: bool = True  # whether committed batches outlive a power cut, not only a kill
+    epoch_us: int = 0  # length of an epoch of live streams; 0: one round per epoch
+    # Number of lanes. Once the run begins, 0 means no lanes: each batch is one round, and Spark hands it to the tasks.
+    lanes: int = 0
+    host: str | None = None  # the driver's address, for workers on other machines; None: all are on this machine
+    sink: Address | None = None  # where lanes deliver their results
     warm_up: bool = False  # run one batch without input, so that everything is started
     runtime: str = "kigen.lifetimes:TaskRuntime"  # module:class, so that tests can replace it
 
@@ -86,6 +93,11 @@ class RunSpec:
         """Returns the slices of the tasks whose slices run separately."""
         return sliced_tasks(self.app, self.policy, self.draining)
 
+    @property
+    def has_live_streams(self) -> bool:
+        """Whether tuples of some stream arrive as time passes."""
+        return any(source.live for source in self.sources(0).values())
+
     def bucket(self, task: str) -> int:
         return bucket_of(task, next(i for i, t in enumerate(self.tasks) if t.name == task))
 
@@ -102,9 +114,13 @@ class RunSpec:
             return IngestSource(declared, self.ingest)
         return open_source(self.app.stream(stream), self.app.directory, self.draining, started_us, self.checkpoint)
 
-    def sources(self, started_us: int) -> dict[str, Source]:
-        """Opens the sources of the streams that queries read, but no others."""
-        used = {stream for query in self.app.queries for stream in query.streams}
+    def listening_address(self, name: str) -> Address:
+        """Returns the address on which a server for the lanes listens."""
+        return str(Path(self.scratch) / name) if self.host is None else (self.host, 0)
+
+    def sources(self, started_us: int, streams: set[str] | None = None) -> dict[str, Source]:
+        """Opens the sources of these streams, or of all that queries read."""
+        used = {s for query in self.app.queries for s in query.streams} if streams is None else streams
         return {stream.name: self.source(stream.name, started_us) for stream in self.app.streams if stream.name in used}
 
     def task_runtime(self, task: str) -> Any:

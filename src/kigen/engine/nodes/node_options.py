@@ -31,6 +31,7 @@ class NodeOptions:
         chosen: dict[str, Any] = {"durability": durability, **({} if self.policy is None else {"policy": self.policy})}
         if copied:
             chosen["inline_bytes"] = _COPIED_INLINE_BYTES
+            chosen["epoch_s"] = 0.0  # a copy is made between two batches
         output = None if copied else self.output
         fixed = {"drain": False, "keep_results": False, "partitions": 1}
         return {**fixed, "output": output, "duration_s": self.duration_s, "memory": self.memory, **chosen}

@@ -76,9 +76,14 @@ class SlicedRuntime:
         self._forget()
         result.outputs = {name: pa.concat_tables(tables) for name, tables in outputs.items()}
         result.finished = all(branch.finished for branch in self._branches)
-        due = min(branch.due for branch in self._branches)
-        result.next_event_us = None if due == FOREVER else due
+        result.next_event_us = self.next_event_us
         return result
+
+    @property
+    def next_event_us(self) -> int | None:
+        """The next time at which something happens even if nothing arrives; None: never."""
+        due = min(branch.due for branch in self._branches)
+        return None if due == FOREVER else due
 
     def _count(self, result: StepResult, taken: int, late: int, moves: Sequence[Move | None] | None) -> None:
         """Counts a tuple for a query when the query's slice runs on it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from kigen.language.errors import CqlWarning
@@ -107,7 +108,7 @@ class Query:
         first = _GIVES[self.mode]
         return {first: self.name} | {kind: f"{self.name}/{kind}" for kind in self.also if kind != first}
 
-    @property
+    @cached_property
     def streams(self) -> tuple[str, ...]:
         return tuple(sorted({n.stream for n in self.root.walk() if isinstance(n, Scan)}))
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import count, takewhile
 from typing import Any, TypedDict
 
 from kigen.connectors import Position, Range, Source
 from kigen.plan.tasks import Task
 from kigen.spark.admission.live_queues import Cursors, TaskInput, queue_of, task_of
+from kigen.spark.rounds.round import contents
 
 FORMAT = 3
 QUICK_US, SLOW_US = 1_000_000, 4_000_000  # a batch of logs should take between these times
@@ -39,9 +39,19 @@ class LogPosition(TypedDict):
     ended: bool
 
 
+class LaneStart(TypedDict):
+    """A lane at the start of an epoch: its tasks, and its positions in logs. Each lane reads logs for itself."""
+
+    tasks: list[str]
+    logs: dict[str, LogPosition]
+
+
 @dataclass(frozen=True)
 class Offset:
     """Position of a run in all its streams after a batch, and the content of that batch. Spark keeps it as JSON.
+
+    With `lanes`, the batch is an epoch of many rounds. The offset is written before the first of them, so it has the
+    positions at the start of the epoch, and the round log has the rest (kigen.spark.rounds.round_log).
 
     `queues` has the cursors of each queue, and `taken` what each queue gives to the batch, as `TaskInput.to_json`
     writes it. A slice after the first has a queue of its own (`queue_of`); its input also has `absent`, the tuples
@@ -55,10 +65,11 @@ class Offset:
     ranges: list[Json]  # ranges of logs in the batch, as `Range.to_json` writes them
     queues: dict[str, Cursors]
     taken: dict[str, Json]
+    lanes: list[LaneStart] | None = None
 
     def to_json(self) -> Json:
         """Converts to JSON. Spark compares offsets as text: the order of the keys is fixed."""
-        return {
+        body = {
             "v": FORMAT,
             "seq": self.seq,
             "started_us": self.started_us,
@@ -68,6 +79,7 @@ class Offset:
             "queues": self.queues,
             "taken": self.taken,
         }
+        return body if self.lanes is None else {**body, "lanes": self.lanes}
 
     @staticmethod
     def from_json(value: Json) -> Offset:
@@ -86,6 +98,7 @@ class Offset:
             value["ranges"],
             value["queues"],
             value["taken"],
+            value.get("lanes"),
         )
 
 
@@ -117,20 +130,7 @@ def batch_of(start: Offset, end: Offset, tasks: Iterable[Task]) -> dict[str, Jso
     if end.seq == start.seq:
         return {}
     assert end.seq == start.seq + 1, f"offsets {start.seq} and {end.seq} are not neighbours"
-    batch: dict[str, Json] = {}
-    for task in tasks:
-        mine = [piece for piece in end.ranges if piece["stream"] in task.streams]
-        live = end.taken.get(task.name, {"ranges": [], "shed": {}, "dropped": {}})
-        later = _later_slices(end.taken, task.name)
-        if mine or live["ranges"] or later:
-            batch[task.name] = {**live, "ranges": mine + live["ranges"], **({"slices": later} if later else {})}
-    return batch
-
-
-def _later_slices(taken: dict[str, Json], task: str) -> list[Json]:
-    """Returns the input of the slices after the first, in their order."""
-    queues = takewhile(taken.__contains__, (queue_of(task, place) for place in count(1)))
-    return [taken[queue] for queue in queues]
+    return contents(end.ranges, end.taken, tasks)
 
 
 def log_budget(start: Offset, batch_rows: int, largest_rows: int, now_us: int, shortest_us: int | None = None) -> int:
@@ -140,10 +140,14 @@ def log_budget(start: Offset, batch_rows: int, largest_rows: int, now_us: int, s
     `shortest_us` is the shortest deadline that a batch may delay: two batches must fit it.
     """
     before: int = sum(piece["rows"] or 0 for piece in start.ranges)
+    return next_budget(before, now_us - start.admitted_us, batch_rows, largest_rows, shortest_us)
+
+
+def next_budget(before: int, took_us: int, batch_rows: int, largest_rows: int, shortest_us: int | None) -> int:
+    """Returns the budget after a batch, or a round, that took so long with `before` tuples of logs."""
     if not before or largest_rows <= batch_rows:
         return batch_rows
     quick_us, slow_us = (QUICK_US, SLOW_US) if shortest_us is None else (shortest_us // 4, shortest_us // 2)
-    took_us = now_us - start.admitted_us
     wanted = before
     if took_us < min(quick_us, QUICK_US):
         wanted = before * 2
@@ -166,12 +170,19 @@ def next_offset(
     """
     queues, inputs = live or (start.queues, {})
     positions = copy.deepcopy(start.logs)
-    ranges = _end_all(positions) if closing else _log_ranges(logs, positions, budget)
+    ranges = take_log_ranges(logs, positions, budget, closing)
     if not ranges and not inputs:
         return start
     taken = {queue: mine.to_json(later=task_of(queue) != queue) for queue, mine in inputs.items()}
     pieces = [piece.to_json() for piece in ranges]
     return Offset(start.seq + 1, start.started_us, now_us, positions, pieces, queues, taken)
+
+
+def take_log_ranges(
+    logs: dict[str, Source], positions: dict[str, LogPosition], budget: int, closing: bool
+) -> list[Range]:
+    """Returns the ranges of logs that go next, and moves the positions. `closing`: each log ends where it is."""
+    return _end_all(positions) if closing else _log_ranges(logs, positions, budget)
 
 
 def _end_all(positions: dict[str, LogPosition]) -> list[Range]:

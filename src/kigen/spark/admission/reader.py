@@ -19,9 +19,12 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from kigen.connectors import LiveSource, Source
 from kigen.schedule.slices import ADMITTED_NAMES
+from kigen.spark.admission.epoch_server import EpochServer
 from kigen.spark.admission.offsets import Json, LiveDecision, Offset, batch_of, initial_offset, log_budget, next_offset
 from kigen.spark.admission.scheduling import Scheduling
 from kigen.spark.admission.slice_scheduling import SliceScheduling
+from kigen.spark.operator.buckets import bucket_of
+from kigen.spark.rounds.round_log import first_offset, save_first_offset
 from kigen.spark.scratch import Scratch
 from kigen.spark.spec import RunSpec
 
@@ -42,6 +45,7 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
         self._reported_us = 0
         self._reading = False
         self._scratch = Scratch(spec.scratch)
+        self._server: EpochServer | None = None  # of a run in epochs
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Does nothing: a finite log itself says where it ends."""
@@ -49,9 +53,14 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
     def initialOffset(self) -> Json:  # noqa: N802
         """Returns the offset of a new run. Live streams begin now: Spark is up, and the first batch comes next."""
         with self._scratch.recording_errors():
+            if self._spec.lanes and (known := first_offset(self._spec.checkpoint)) is not None:
+                return known  # killed in its first epoch: streams still count from the first start
             started_us = _now_us()
             counts = {task: len(slices.queries) for task, slices in self._spec.slices.items()}
-            return initial_offset(self._open(started_us), self._spec.tasks, started_us, counts).to_json()
+            offset = initial_offset(self._open(started_us), self._spec.tasks, started_us, counts).to_json()
+            if self._spec.lanes:
+                save_first_offset(self._spec.checkpoint, offset, self._spec.syncs)
+            return offset
 
     def read(self, start: Json) -> tuple[Iterator[Row], Json]:
         """Returns the rows of the next batch, and the offset after it."""
@@ -64,6 +73,8 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
         if not self._reading:
             self._scratch.start_reading()
             self._reading = True
+        if self._spec.lanes:
+            return self._epoch(start)
         now_us, closing = _now_us(), self._scratch.closing
         sources = self._open(start.started_us)
         logs = {name: source for name, source in sources.items() if not source.live}
@@ -74,6 +85,12 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
             self._scratch.set_policy_report(self._scheduling.report())
             self._reported_us = now_us
         return end
+
+    def _epoch(self, start: Offset) -> Offset:
+        """Begins the next epoch, unless the run stops or all streams have ended."""
+        if self._server is None:
+            self._server = EpochServer(self._spec, self._scratch)
+        return start if self._scratch.stopping or self._server.over else self._server.begin(start)
 
     def _live(self, start: Offset, now_us: int, closing: bool) -> LiveDecision:
         queues = {task: {stream: dict(at) for stream, at in streams.items()} for task, streams in start.queues.items()}
@@ -102,7 +119,19 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._rows(Offset.from_json(start), Offset.from_json(end))
 
     def _rows(self, start: Offset, end: Offset) -> Iterator[Row]:
-        return iter(list(_rows(self._spec, start, end)))  # a list's iterator: Spark copies it
+        rows = _rows(self._spec, start, end) if end.lanes is None else self._lane_rows(start, end)
+        return iter(list(rows))  # a list's iterator: Spark copies it
+
+    def _lane_rows(self, start: Offset, end: Offset) -> Iterator[Row]:
+        """Returns a row per lane: it says where to ask for rounds. No row of an epoch outlives this process."""
+        if end.seq == start.seq:
+            return
+        assert self._server is not None, "an epoch that was not committed is planned anew"
+        for place, lane in enumerate(end.lanes or ()):
+            name = f"lane {place + 1}"
+            about = {"epoch": end.seq, "lane": place, "tasks": lane["tasks"], "started_us": end.started_us}
+            payload = json.dumps({**about, "admission": self._server.address})
+            yield name, bucket_of(name, place), end.seq, payload
 
 
 def _rows(spec: RunSpec, start: Offset, end: Offset) -> Iterator[Row]:

@@ -144,7 +144,10 @@ class Scheduling:
             if deadline_us is not None:
                 missed += int(times.searchsorted(finished_us - deadline_us))
         if grants:
-            self._learn(Completion(float(finished_us), float(now_us - admitted_us), grants, missed))
+            elapsed_us = now_us - admitted_us if committed.elapsed_us is None else committed.elapsed_us
+            parts = committed.task_us
+            measured = None if parts is None else [parts.get(self._tasks[index].name, 0.0) for index, _ in grants]
+            self._learn(Completion(float(finished_us), float(elapsed_us), grants, missed, measured))
         self._batches += 1
         if self._costs_file is not None and self._batches % _SAVE_EVERY == 1:
             replace(self._costs_file, json.dumps(self._cost_model.to_json()).encode())
@@ -249,6 +252,10 @@ class Scheduling:
 
     def _earliest(self, stream: str, queues: dict[str, Cursors]) -> int:
         return min((queues[self._tasks[i].name][stream]["index"] for i in self._readers[stream]), default=0)
+
+    def can_pause(self, now_us: int, pause_us: float) -> bool:
+        """Whether no deadline is missed because nothing runs for so long."""
+        return self.policy.can_pause(float(now_us), pause_us)
 
     def report(self) -> dict[str, Any]:
         """Returns a report for the command: what waits, the state of the policy, and the costs."""

@@ -166,6 +166,9 @@ class SliceScheduling(Scheduling):
     def _with_time(self, taken: TaskInput, queue: TaskQueue) -> TaskInput:
         return replace(taken, until_us=queue.until_us(self._lateness_us))
 
+    def can_pause(self, now_us: int, pause_us: float) -> bool:
+        return not self._has_waiting()
+
     def report(self) -> dict[str, Any]:
         waiting = {task.name: self.admission.pending(number) for number, task in enumerate(self._whole)}
         return {**self.admission.report(), "waiting": waiting}

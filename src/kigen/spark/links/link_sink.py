@@ -1,9 +1,10 @@
-"""`INTO link`: appends the rows of a batch as one unit to a queue of this node, where other nodes read them.
+"""`INTO link`: appends the rows of a round as one unit to a queue of this node, where other nodes read them.
 
-Invariant: unit n holds the rows of the n-th batch with rows. A batch that is replayed after a kill gives the same unit
-again, which the queue recognises by its number. The sink position is the number of the last unit, so after a restart
-the numbers continue from the sink log. If the queue lacks the last unit, it is not the queue that the sink log
-describes. Continuing would leave a gap that no reader could see, so the run is refused.
+A batch without rounds is one unit. Invariant: unit n holds the rows of the n-th round with rows. A round that is
+replayed after a kill gives the same unit again, which the queue recognises by its number. The sink position is the
+number of the last unit, so after a restart the numbers continue from the sink log. If the queue lacks the last unit, it
+is not the queue that the sink log describes. Continuing would leave a gap that no reader could see, so the run is
+refused.
 """
 
 from __future__ import annotations
@@ -31,19 +32,33 @@ class LinkSink(Sink):
         self._queue, self._columns = queue, queue_schema(query.schema, query.root.is_stream)
         self._unit = -1
         self._epoch = 0
-        self._batches: list[pa.RecordBatch] = []
+        self._batches: list[pa.RecordBatch] = []  # of the unit that is being written
+        self._units: list[list[pa.RecordBatch]] = []  # whole units, not in the queue yet
         self._interrupted = threading.Event()
 
     def open(self, position: SinkPosition | None) -> None:
         self._unit = -1 if position is None else int(position["unit"])
         producer = self._queue.open_producer(_PRODUCER, counts="batches")
-        self._epoch, self._batches = producer.epoch, []
+        self._epoch, self._batches, self._units = producer.epoch, [], []
         self._require_no_gap(producer.next)
 
     def write(self, table: pa.Table) -> None:
         self._batches += table.select(self._columns.names).cast(self._columns).combine_chunks().to_batches()
 
+    def end_round(self) -> None:
+        if self._batches:
+            self._units.append(self._batches)
+            self._batches = []
+
     def commit(self) -> SinkPosition:
+        self.end_round()
+        units, self._units = self._units, []
+        for unit in units:
+            self._batches = unit
+            self._append_unit()
+        return {"unit": self._unit}
+
+    def _append_unit(self) -> None:
         self._skip_to_last_gap()
         if self._batches:
             last = self._batches[-1].slice(self._batches[-1].num_rows - 1)
@@ -51,7 +66,6 @@ class LinkSink(Sink):
             self._append(ENDED if ended else None)
             self._unit += 1
             self._batches = []
-        return {"unit": self._unit}
 
     def _append(self, progress_us: int | None) -> None:
         """Appends the unit. Waits while the queue is full, until a reader acknowledges or the run must end."""

@@ -26,6 +26,7 @@ from kigen.links.flight.tokens import require_private
 from kigen.spark.session.callback_port import guard_callbacks
 from kigen.spark.session.error_cause import error_cause
 from kigen.spark.session.file_system import CLASS_NAME
+from kigen.spark.session.masters import slots_of, with_extra_slots
 from kigen.spark.session.spark_home import SparkHome, spark_home
 
 RETAINED_BATCHES = 10  # number of versions of state, offsets and snapshots that are kept
@@ -78,9 +79,11 @@ def start_session(master: str | None = None, name: str = "kigen", archive: Path 
     If `archive` is given, the JVM writes its class archive there when it ends.
     """
     master = master or "local[*]"
+    cores, master = slots_of(master), with_extra_slots(master)
     settings = dict(_SETTINGS)
     home = None
     if master.startswith("local"):
+        settings["spark.default.parallelism"] = str(cores or 1)
         home = spark_home()
         if home is not None:
             settings |= {

@@ -11,6 +11,10 @@ without syncs may lose or empty any of these files:
 | the offset of the record is torn or missing | outputs cut back to an older record, if there is one and all can be cut
 | | anything else | DamagedFile, which says what to do |
 
+An epoch is one batch, and its round log has what Spark's offset lacks: the rounds (kigen.spark.rounds.round_log). So
+the log stands for the offset. An epoch that Spark has not committed is planned anew, which makes the logged rounds
+again; its offset is removed.
+
 Invariant: after `align`, the last offset is that of the last record or the next one, and no commit is later than the
 last record. Cost: a listing of four directories, once per start.
 """
@@ -19,10 +23,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kigen.durable import DamagedFile, remove, sync_directory
+from kigen.spark.rounds import round_log
 from kigen.spark.sink.spark_files import COMMITS, FOLDER, OFFSETS, STATE
 
 _ANEW = "Restore the checkpoint from a copy, or start from the beginning with a new --checkpoint directory"
@@ -93,8 +99,10 @@ def align(checkpoint: Path, can_cut_back: bool) -> FilesToRemove:
     offsets, torn_offsets = _numbered(spark / OFFSETS)
     commits, torn_commits = _numbered(spark / COMMITS)
     records = frozenset(int(path.stem) for path in sink.glob("[0-9]*.json"))
+    logged = frozenset(epoch - 1 for epoch in round_log.epochs(checkpoint))
+    found = LogFiles(offsets | logged, commits, records, torn_offsets - logged, torn_commits)
     try:
-        dropped = decide(LogFiles(offsets, commits, records, torn_offsets, torn_commits), can_cut_back)
+        dropped = decide(found, can_cut_back)
     except Unaligned as error:
         raise DamagedFile(
             str(spark / OFFSETS), f"{error}. A power cut under durability = process can cause this", _ANEW
@@ -109,12 +117,29 @@ def align(checkpoint: Path, can_cut_back: bool) -> FilesToRemove:
             remove(folder / f".{name}.crc")
         if names:
             sync_directory(folder)
+    for batch in logged & frozenset(dropped.offsets):
+        for path in round_log.lanes(checkpoint, batch + 1):
+            remove(path)
+    if logged:
+        _remove_open_epoch(spark, (offsets | torn_offsets) & logged - commits)
     metadata = spark / "metadata"
     if metadata.exists() and not _is_json_lines(metadata):
         remove(metadata)  # holds only the id of the query: Spark makes a new one
     if records:
         _remove_late_snapshots(spark / STATE, (sink / f"{max(records)}.json"))
     return dropped
+
+
+def _remove_open_epoch(spark: Path, epochs: frozenset[int]) -> None:
+    """Removes the offsets of epochs that are not committed: the round log says how to make them again."""
+    for batch in epochs:
+        remove(spark / OFFSETS / str(batch))
+        remove(spark / OFFSETS / f".{batch}.crc")
+    if not (spark / OFFSETS).is_dir():
+        return
+    sync_directory(spark / OFFSETS)
+    if not any(name.isdigit() for name in os.listdir(spark / OFFSETS)):  # a first batch must find no state
+        shutil.rmtree(spark / STATE, ignore_errors=True)
 
 
 def _remove_late_snapshots(state: Path, record: Path) -> None:

@@ -19,16 +19,19 @@ _OLD_FILE = "Put the old file back, or start from the beginning with a new --che
 _NEW_CHECKPOINT = "Restore the checkpoint from a copy, or start from the beginning with a new --checkpoint directory"
 
 
-def is_new_batch(record: SinkRecord, batch: int, notes: StepNotes, checkpoint: str) -> bool:
+def is_new_batch(record: SinkRecord, batch: int, notes: StepNotes | None, checkpoint: str) -> bool:
     """Checks whether the outputs lack the batch.
 
-    Raises DamagedFile if it is neither the next batch nor the recorded one, InputError if its input has changed.
+    `notes` None: it is an epoch. Its round log, which Spark does not have, says what it contains. Raises DamagedFile if
+    it is neither the next batch nor the recorded one, InputError if its input has changed.
     """
     if batch == record.batch + 1:
         return True
-    ends = ends_of(notes)
+    if batch == record.batch and notes is None:
+        return False
+    ends = ends_of(notes or [])
     if batch == record.batch and (record.ends is None or _equal_as_json(record.ends, ends)):
-        _require_same_input(record, notes)
+        _require_same_input(record, notes or [])
         return False
     raise DamagedFile(
         f"{checkpoint}/sink/{record.batch}.json",

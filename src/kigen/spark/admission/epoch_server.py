@@ -1,0 +1,171 @@
+"""Serves rounds to the lanes of an epoch. It runs in the reader's process, with one thread per lane.
+
+A worker begins with its epoch, lane and attempt. It gets the rounds that are logged already, which it makes again, and
+then asks for one round after the other. Invariant: only the newest attempt of a lane gets new rounds. The end of an
+epoch is a decision like any other: when the epoch's time is over and no lane would miss a deadline by the pause, or
+when nothing is left to do, each lane gets a last round.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from kigen.spark.admission.lane import Lane, RoundDone, deal, now_us
+from kigen.spark.admission.offsets import LaneStart, Offset
+from kigen.spark.rounds import round_log, wire
+from kigen.spark.rounds.round import Round
+from kigen.spark.scratch import Scratch
+from kigen.spark.spec import RunSpec
+
+GAP_US = 250_000.0  # first guess of the pause between two epochs
+_REPORT_S = 0.5
+_OVERTIME = 1.1  # an epoch ends after this share of its length, whatever waits
+_STARTING_S = 600.0  # for a worker to ask for its epoch
+
+
+class EpochServer:
+    """Admission of a run in epochs."""
+
+    def __init__(self, spec: RunSpec, scratch: Scratch) -> None:
+        self._spec, self._scratch = spec, scratch
+        self._lanes: list[Lane] = []
+        self._epoch = 0
+        self._attempts: list[int] = []  # newest attempt per lane in this epoch
+        self._began: float | None = None  # when the first worker asked
+        self._ending = self._failed = False
+        self._gap_us, self._ended_at = GAP_US, 0.0
+        self._reported = 0.0
+        self._lock = threading.Lock()
+        self._locks: list[threading.Lock] = []
+        key = wire.read_key(Path(spec.checkpoint) / wire.KEY_FILE)
+        self._server = wire.Server(spec.listening_address("admission"), key, self._serve, "kigen-admission")
+
+    @property
+    def address(self) -> wire.Address:
+        return self._server.address
+
+    def begin(self, start: Offset) -> Offset:
+        """Begins the epoch after `start` and returns its offset."""
+        with self._lock:
+            if not self._lanes:
+                self._open(start)
+            self._epoch = start.seq + 1
+            self._attempts = [-1] * len(self._lanes)
+            self._began, self._ending = None, False
+            queues = {queue: at for lane in self._lanes for queue, at in lane.queues.items()}
+            starts: list[LaneStart] = [lane.start for lane in self._lanes]
+            end = Offset(self._epoch, start.started_us, now_us(), {}, [], _copied(queues), {}, starts)
+            for lane in self._lanes:
+                lane.begin_epoch(self._epoch)
+            self._ending = any(lane.ended for lane in self._lanes)  # as an earlier process decided
+        round_log.trim(self._spec.checkpoint, start.seq)
+        return end
+
+    def _open(self, start: Offset) -> None:
+        """Opens the lanes as they are after the batch of `start`."""
+        starts = start.lanes or deal(self._spec, self._spec.lanes, start.logs)
+        self._lanes = [
+            Lane(self._spec, place, lane, start.queues, start.started_us) for place, lane in enumerate(starts)
+        ]
+        self._locks = [threading.Lock() for _ in starts]
+        if start.lanes is not None:
+            for lane in self._lanes:  # the offset is from the start of its epoch
+                for entry in round_log.read(round_log.path_of(self._spec.checkpoint, start.seq, lane.place))[0]:
+                    lane.pass_by(entry)
+
+    @property
+    def over(self) -> bool:
+        """Whether all streams have ended for all lanes."""
+        return bool(self._lanes) and all(lane.over for lane in self._lanes)
+
+    # --- lanes -----------------------------------------------------------------------------------------------------
+
+    def _serve(self, connection: Connection) -> None:
+        header, _ = wire.receive(connection)
+        epoch, place, attempt = int(header["epoch"]), int(header["lane"]), int(header["attempt"])
+        with self._lock:
+            if epoch != self._epoch or attempt < self._attempts[place]:
+                wire.send(connection, {"fenced": True})
+                return
+            self._attempts[place] = attempt
+            if self._began is None:
+                self._began = time.monotonic()
+                if self._ended_at:
+                    self._gap_us += 0.3 * ((self._began - self._ended_at) * 1e6 - self._gap_us)
+        lane = self._lanes[place]
+        with self._locks[place]:
+            wire.send(connection, {"rounds": [entry.to_json() for entry in lane.rounds]})
+        while True:
+            header, _ = wire.receive(connection)
+            if header.get("failed"):
+                self._ending = self._failed = True  # the other lanes end at once
+                return
+            done = RoundDone(**header)
+            with self._scratch.recording_errors():
+                entry = self._next(lane, done, epoch, attempt)
+            wire.send(connection, {"fenced": True} if entry is None else entry.to_json())
+            if entry is None or entry.last:
+                return
+
+    def _next(self, lane: Lane, done: RoundDone, epoch: int, attempt: int) -> Round | None:
+        """Waits for the next round of a lane; None: a newer attempt has taken over."""
+        while True:
+            if epoch != self._epoch or attempt != self._attempts[lane.place]:
+                return None
+            at_us = now_us()
+            with self._locks[lane.place]:
+                if self._ends(at_us) or self._failed:
+                    self._ended_at = time.monotonic()
+                    self._report(now=True)
+                    return lane.end(at_us)
+                entry = lane.next(done, at_us, self._scratch.closing)
+                if entry is not None:
+                    if not self._spec.epoch_us:
+                        self._ending = True  # one round per epoch
+                    self._report()
+                    return entry
+                wait_s = lane.wait_s(at_us)
+            done = RoundDone(done.number, done.elapsed_us, done.task_us)
+            time.sleep(wait_s)
+
+    def _ends(self, at_us: int) -> bool:
+        """Decides whether the epoch ends. Once it does, it ends for all lanes."""
+        if self._ending:
+            return True
+        assert self._began is not None
+        passed_us = (time.monotonic() - self._began) * 1e6
+        length_us = self._spec.epoch_us or _STARTING_S * 1e6
+        if self._scratch.stopping or self.over:
+            self._ending = True
+        elif passed_us >= length_us:
+            can_pause = all(lane.can_pause(at_us, self._gap_us) for lane in self._lanes)
+            self._ending = can_pause or passed_us >= _OVERTIME * length_us
+        return self._ending
+
+    def _report(self, now: bool = False) -> None:
+        at = time.monotonic()
+        if now or at - self._reported >= _REPORT_S:
+            self._reported = at
+            self._scratch.set_policy_report({**merged([lane.report() for lane in self._lanes]), "gap_us": self._gap_us})
+
+
+def merged(reports: list[dict[str, Any]]) -> dict[str, Any]:
+    """Merges what the policies of all lanes report: a run is as overloaded as its most loaded lane."""
+    known = [report for report in reports if report]
+    found: dict[str, Any] = {}
+    for report in known:
+        found = {**report, **found}
+    found["waiting"] = {task: count for report in known for task, count in report.get("waiting", {}).items()}
+    found["overload"] = any(report.get("overload") for report in known)
+    costs = [report["costs"] for report in known if "costs" in report]
+    if costs:
+        found["costs"] = {**costs[0], "tasks": {name: value for one in costs for name, value in one["tasks"].items()}}
+    return found
+
+
+def _copied(queues: dict[str, Any]) -> dict[str, Any]:
+    return {queue: {stream: dict(at) for stream, at in cursors.items()} for queue, cursors in queues.items()}

@@ -1,0 +1,195 @@
+"""Decides the rounds of one lane: a policy of its own over the queues of the lane's tasks, and its positions in logs.
+
+A lane is a processor. It has its own sources, cursors and policy, so lanes share nothing but the clock. Invariant: a
+round is in the round log before it is handed out, and the cursors are those after the last round of the log. Cost: one
+decision of the policy per round, and a line in the log.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kigen.connectors import LiveSource
+from kigen.schedule.slices import ADMITTED_NAMES
+from kigen.spark.admission.live_queues import Cursors, task_of
+from kigen.spark.admission.offsets import LaneStart, LogPosition, next_budget, take_log_ranges
+from kigen.spark.admission.scheduling import Scheduling
+from kigen.spark.admission.slice_scheduling import SliceScheduling
+from kigen.spark.rounds.round import Round, advance_cursors
+from kigen.spark.rounds.round_log import RoundLog
+from kigen.spark.scratch import Committed
+from kigen.spark.spec import RunSpec
+
+_SHORT_WAIT_S, _SILENT_WAIT_S = 0.001, 0.01  # between two looks at sources that do not know their next arrival
+_LONG_WAIT_S = 0.05  # a run that stops is noticed this soon
+
+
+@dataclass(frozen=True)
+class RoundDone:
+    """What a worker reports with its next question: how long the last round took it, and when time changes results."""
+
+    number: int = 0  # 0: no round yet
+    elapsed_us: int = 0
+    task_us: dict[str, float] = field(default_factory=dict)  # time spent on each task of the round
+    events_us: dict[str, int | None] = field(default_factory=dict)  # task -> when the passing of time changes a result
+
+
+class Lane:
+    """Admission of one lane over many epochs."""
+
+    def __init__(
+        self, spec: RunSpec, place: int, start: LaneStart, queues: dict[str, Cursors], started_us: int
+    ) -> None:
+        self._spec, self.place, self.tasks = spec, place, tuple(t for t in spec.tasks if t.name in start["tasks"])
+        self._logs: dict[str, LogPosition] = {name: {**at} for name, at in start["logs"].items()}
+        self.queues: dict[str, Cursors] = {
+            queue: {stream: dict(cursor) for stream, cursor in cursors.items()}
+            for queue, cursors in queues.items()
+            if task_of(queue) in start["tasks"]
+        }
+        self._sources = spec.sources(started_us, {s for task in self.tasks for s in task.streams})
+        self._scheduling: Scheduling | None = None
+        self._events: dict[str, int | None] = {}
+        self._log: RoundLog | None = None
+        self.rounds: list[Round] = []  # of this epoch
+        self._log_rows = self._log_began_us = 0
+
+    @property
+    def start(self) -> LaneStart:
+        """Where the lane stands now, for the offset of the next epoch."""
+        return {"tasks": [task.name for task in self.tasks], "logs": {name: {**at} for name, at in self._logs.items()}}
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Opens the log of an epoch, and goes to where an earlier process came in it."""
+        if self._log is not None:
+            self._log.close()
+        self._log = RoundLog(self._spec.checkpoint, epoch, self.place, self._spec.syncs)
+        self.rounds = []
+        for entry in self._log.before:
+            self.pass_by(entry)
+            self.rounds.append(entry)
+
+    def pass_by(self, entry: Round) -> None:
+        """Moves the cursors over a round that was decided earlier."""
+        assert self._scheduling is None, "the policy knows the queues only from its first decision on"
+        advance_cursors(self.queues, entry.taken)
+        for piece in entry.ranges:
+            position = self._logs[piece["stream"]]
+            position["pos"], position["ended"] = piece["end"], piece["ended"]
+            position["ts"] = position["ts"] if piece["last_ts_us"] is None else piece["last_ts_us"]
+
+    @property
+    def over(self) -> bool:
+        """Whether all streams of the lane have ended for all its tasks."""
+        return all(at["ended"] for at in self._logs.values()) and all(
+            at["ended"] for cursors in self.queues.values() for at in cursors.values()
+        )
+
+    @property
+    def ended(self) -> bool:
+        """Whether the epoch has ended for this lane."""
+        return bool(self.rounds) and self.rounds[-1].last
+
+    def next(self, done: RoundDone, now_us: int, closing: bool) -> Round | None:
+        """Decides the next round; None: nothing is due."""
+        self._events |= done.events_us
+        taken = self._live(done, now_us, closing) if self.queues else {}
+        ranges = self._log_ranges(now_us, closing)
+        if not taken and not ranges:
+            return None
+        return self._admit(Round(len(self.rounds) + 1, now_us, ranges, taken))
+
+    def end(self, now_us: int) -> Round:
+        """Ends the epoch."""
+        return self._admit(Round(len(self.rounds) + 1, now_us, last=True))
+
+    def _admit(self, entry: Round) -> Round:
+        assert self._log is not None
+        self._log.append(entry)
+        self.rounds.append(entry)
+        return entry
+
+    def _live(self, done: RoundDone, now_us: int, closing: bool) -> dict[str, Any]:
+        scheduling = self._policy
+        committed = Committed(done.number, now_us, self._events, done.elapsed_us, done.task_us)
+        scheduling.completed(done.number, now_us, committed)
+        taken = scheduling.next(len(self.rounds) + 1, now_us, self.queues, committed, closing)
+        return {queue: given.to_json(later=task_of(queue) != queue) for queue, given in taken.items()}
+
+    def _log_ranges(self, now_us: int, closing: bool) -> list[dict[str, Any]]:
+        logs = {name: source for name, source in self._sources.items() if name in self._logs}
+        if not logs:
+            return []
+        spec, took_us = self._spec, now_us - self._log_began_us
+        budget = next_budget(self._log_rows, took_us, spec.batch_rows, spec.largest_rows, spec.shortest_us)
+        ranges = take_log_ranges(logs, self._logs, budget, closing)
+        if ranges:
+            self._log_rows, self._log_began_us = sum(piece.rows or 0 for piece in ranges), now_us
+        return [piece.to_json() for piece in ranges]
+
+    @property
+    def _policy(self) -> Scheduling:
+        if self._scheduling is None:
+            spec, costs = self._spec, Path(self._spec.checkpoint) / f"costs-{self.place}.json"
+            live: dict[str, LiveSource] = {
+                n: s for n, s in self._sources.items() if isinstance(s, LiveSource) and s.live
+            }
+            tick = None if spec.links is None else spec.tick_us
+            policy = (spec.policy, spec.settings)
+            if spec.policy in ADMITTED_NAMES:
+                self._scheduling = SliceScheduling(
+                    spec.app, self.tasks, live, self.queues, policy, spec.largest_rows, spec.slices, costs, tick
+                )
+            else:
+                self._scheduling = Scheduling(
+                    spec.app, self.tasks, live, self.queues, policy, spec.largest_rows, costs, tick
+                )
+        return self._scheduling
+
+    def can_pause(self, now_us: int, pause_us: float) -> bool:
+        """Whether no deadline is missed because the lane pauses for so long."""
+        return self._scheduling is None or self._scheduling.can_pause(now_us, pause_us)
+
+    def wait_s(self, now_us: int) -> float:
+        """Returns how long to wait before the next look.
+
+        Sources that do not know their next arrival are looked at every millisecond, and less often after a silence.
+        """
+        scheduling = self._scheduling
+        if scheduling is None or any(not at["ended"] for at in self._logs.values()):
+            return _SHORT_WAIT_S
+        until_us = scheduling.idle_until_us(now_us, self.queues, self._events)
+        longest_s = _LONG_WAIT_S
+        if not scheduling.foresees_arrivals:
+            silent_us = now_us - (self.rounds[-1].admitted_us if self.rounds else 0)
+            longest_s = min(_SILENT_WAIT_S, max(_SHORT_WAIT_S, silent_us / 1e6 / 50))
+        known_s = longest_s if until_us is None else max(0.0, (until_us - now_us) / 1e6)
+        return min(longest_s, max(known_s, _SHORT_WAIT_S if known_s == 0.0 else 0.0))
+
+    def report(self) -> dict[str, Any]:
+        return {} if self._scheduling is None else self._scheduling.report()
+
+
+def deal(spec: RunSpec, lanes: int, logs: dict[str, LogPosition]) -> list[LaneStart]:
+    """Deals the tasks to lanes: the most expensive first, each to the lane with the least work so far."""
+    load = [0.0] * lanes
+    dealt: list[list[str]] = [[] for _ in range(lanes)]
+    for task in sorted(spec.tasks, key=lambda t: -sum(query.cost_us or 0 for query in t.queries)):
+        place = load.index(min(load))
+        load[place] += 1.0 + sum(query.cost_us or 0 for query in task.queries)
+        dealt[place].append(task.name)
+    streams = {task.name: set(task.streams) for task in spec.tasks}
+    return [
+        {
+            "tasks": names,
+            "logs": {s: {**at} for s, at in logs.items() if any(s in streams[name] for name in names)},
+        }
+        for names in dealt
+    ]
+
+
+def now_us() -> int:
+    return time.time_ns() // 1000

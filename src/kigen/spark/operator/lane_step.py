@@ -1,0 +1,145 @@
+"""Runs a lane for one epoch: asks admission for a round, steps its tasks, delivers the results to the sink, asks again.
+
+A worker that starts, or takes over from one that died, first makes the logged rounds again: those that the sink has
+without results and at full speed, the others as new ones. Invariant: results of a round leave after its decision is in
+the round log, and the state that Spark gets at the end is that after the last round. Cost: some 0.3 ms per round beside
+the kernel's own work.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pyspark import TaskContext
+
+from kigen.spark.operator.lane_state import LaneState
+from kigen.spark.operator.outbox import Encoders
+from kigen.spark.operator.range_reader import RangeReader
+from kigen.spark.operator.task_step import USER_ERRORS, ResultRow, TaskStep
+from kigen.spark.rounds import wire
+from kigen.spark.rounds.delivery import Delivery, DeliveryFailed
+from kigen.spark.rounds.round import Round, contents
+from kigen.spark.spec import RunSpec
+
+
+class LaneLost(RuntimeError):
+    """Another attempt of the lane has taken over, or a process that it needs is gone."""
+
+
+def run_lane(spec: RunSpec, payload: dict[str, Any], state: Any, encoders: Encoders | None) -> list[ResultRow]:
+    """Runs the epoch of a lane and returns its last rows. Raises LaneLost."""
+    key = wire.read_key(Path(spec.checkpoint) / wire.KEY_FILE)
+    about = {"epoch": payload["epoch"], "lane": payload["lane"], "attempt": _attempt()}
+    assert spec.sink is not None
+    try:
+        with wire.connect(payload["admission"], key) as admission, Delivery(spec.sink, key, about) as delivery:
+            wire.send(admission, about)
+            found, _ = wire.receive(admission)
+            if "rounds" not in found:
+                raise LaneLost(f"lane {payload['lane'] + 1} is run by another attempt")
+            loop = _LaneLoop(spec, payload, LaneState.of(state), encoders, delivery)
+            try:
+                loop.replay([Round.from_json(entry) for entry in found["rounds"]])
+                while not loop.ended:
+                    wire.send(admission, loop.done())
+                    entry, _ = wire.receive(admission)
+                    if "number" not in entry:
+                        raise LaneLost(f"lane {payload['lane'] + 1} is run by another attempt")
+                    loop.round(Round.from_json(entry))
+                delivery.finish()
+                rows = loop.save()
+                state.update(loop.state.to_state(payload["epoch"]))
+                loop.keep()
+                return rows
+            except (DeliveryFailed, *USER_ERRORS) as error:
+                with suppress(OSError):
+                    wire.send(admission, {"failed": True})
+                if isinstance(error, DeliveryFailed):
+                    return []  # the sink knows why
+                return [loop.error_row(error)]
+    except (EOFError, ConnectionError, FileNotFoundError) as error:
+        raise LaneLost(f"lane {payload['lane'] + 1}: a process of the run is gone ({error})") from error
+
+
+def _attempt() -> int:
+    """Returns a number that grows with every attempt at this task or any other."""
+    context = TaskContext.get()
+    return 0 if context is None else int(context.taskAttemptId())
+
+
+class _LaneLoop:
+    """The tasks of a lane during one epoch."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        payload: dict[str, Any],
+        state: LaneState,
+        encoders: Encoders | None,
+        delivery: Delivery,
+    ) -> None:
+        self._epoch, self._lane = int(payload["epoch"]), int(payload["lane"])
+        self.state, self._delivery = state, delivery
+        reader = RangeReader(spec, payload["started_us"])
+        self._tasks = [task for task in spec.tasks if task.name in payload["tasks"]]
+        self._steps = {t.name: TaskStep(spec, t.name, 0, state.manifest(t.name), reader, encoders) for t in self._tasks}
+        self._stepping = next(iter(self._steps.values()))
+        self._done: dict[str, Any] = {}
+        self.ended = False
+        for step in self._steps.values():
+            step.watch.begin(self._epoch, {})
+
+    def replay(self, rounds: list[Round]) -> None:
+        """Makes the logged rounds again. The sink has the results of the first ones."""
+        known = [entry for entry in rounds if entry.number <= self._delivery.has]
+        again: dict[str, list[dict[str, Any]]] = {}
+        for entry in known:
+            for task, mine in contents(entry.ranges, entry.taken, self._tasks).items():
+                again.setdefault(task, []).append({**mine, "admitted_us": entry.admitted_us})
+            self.ended = self.ended or entry.last
+        for task, payloads in again.items():
+            self._stepping = self._steps[task]
+            self._stepping.replay(self._epoch, payloads)
+        for entry in rounds[len(known) :]:
+            self.round(entry)
+        self._done = {"events_us": {name: step.next_event_us for name, step in self._steps.items()}}
+
+    def round(self, entry: Round) -> None:
+        """Makes one round and delivers its results."""
+        began = time.perf_counter_ns()
+        rows: list[ResultRow] = []
+        task_us: dict[str, float] = {}
+        events: dict[str, int | None] = {}
+        for task, mine in contents(entry.ranges, entry.taken, self._tasks).items():
+            before = time.perf_counter_ns()
+            self._stepping = step = self._steps[task]
+            rows += step.step(self._epoch, {**mine, "admitted_us": entry.admitted_us})
+            events[task] = step.next_event_us
+            task_us[task] = (time.perf_counter_ns() - before) / 1000
+        self._delivery.deliver(entry.number, rows)
+        elapsed_us = (time.perf_counter_ns() - began) // 1000
+        self._done = {"number": entry.number, "elapsed_us": elapsed_us, "task_us": task_us, "events_us": events}
+        self.ended = self.ended or entry.last
+
+    def done(self) -> dict[str, Any]:
+        return self._done
+
+    def save(self) -> list[ResultRow]:
+        """Saves the kernels and returns the rows that end the epoch for Spark's sink."""
+        rows: list[ResultRow] = []
+        for step in self._steps.values():
+            self._stepping = step
+            rows.append(step.save())
+        about = json.dumps({"lane": self._lane, "rounds": self._delivery.sent})
+        return [*rows, (self._tasks[0].name, self._epoch, None, "lane", None, about)]
+
+    def keep(self) -> None:
+        for step in self._steps.values():
+            step.keep()
+
+    def error_row(self, error: Exception) -> ResultRow:
+        return self._stepping.error_row(self._epoch, error)

@@ -1,0 +1,64 @@
+"""Defines `Round`: what the lane of a run does next, as admission decides it and the round log records it.
+
+Invariant: a round holds the whole decision, so that a replay makes the same step. Rounds of a lane are numbered from 1
+in each epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import count, takewhile
+from typing import Any
+
+from kigen.plan.tasks import Task
+from kigen.spark.admission.live_queues import Cursors, queue_of
+
+Json = dict[str, Any]
+_NOTHING: Json = {"ranges": [], "shed": {}, "dropped": {}}
+
+
+@dataclass(frozen=True)
+class Round:
+    """One decision: ranges of logs, and what each queue gives (`TaskInput.to_json`). `last`: the epoch ends here."""
+
+    number: int
+    admitted_us: int
+    ranges: list[Json] = field(default_factory=list)
+    taken: dict[str, Json] = field(default_factory=dict)
+    last: bool = False
+
+    def to_json(self) -> Json:
+        return self.__dict__
+
+    @staticmethod
+    def from_json(value: Json) -> Round:
+        return Round(**value)
+
+
+def contents(ranges: list[Json], taken: dict[str, Json], tasks: Iterable[Task]) -> dict[str, Json]:
+    """Returns the input of each task: its ranges, and what it skips of streams. Leaves out tasks without input."""
+    batch: dict[str, Json] = {}
+    for task in tasks:
+        mine = [piece for piece in ranges if piece["stream"] in task.streams]
+        live = taken.get(task.name, _NOTHING)
+        later = _later_slices(taken, task.name)
+        if mine or live["ranges"] or later:
+            batch[task.name] = {**live, "ranges": mine + live["ranges"], **({"slices": later} if later else {})}
+    return batch
+
+
+def _later_slices(taken: dict[str, Json], task: str) -> list[Json]:
+    """Returns the input of the slices after the first, in their order."""
+    queues = takewhile(taken.__contains__, (queue_of(task, place) for place in count(1)))
+    return [taken[queue] for queue in queues]
+
+
+def advance_cursors(queues: dict[str, Cursors], taken: dict[str, Json]) -> None:
+    """Moves the cursors of the queues to where a round has read them."""
+    for queue, given in taken.items():
+        for piece in given["ranges"]:
+            cursor = queues[queue][piece["stream"]]
+            cursor.update(index=piece["end"]["index"], progress=piece["progress_us"], ended=piece["ended"])
+            if len(piece["end"]) > 1:  # the source has positions of its own
+                cursor["at"] = piece["end"]

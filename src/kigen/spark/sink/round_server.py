@@ -1,0 +1,110 @@
+"""Takes the results of rounds from the lanes, and hands them to the sink in groups.
+
+Each lane has a connection and a thread that reads it. One thread writes: it takes all rounds that wait, so that they
+share the syncs of one commit, and answers each lane when its rounds are recorded. Invariant: rounds of a lane are
+written in order, once. Rounds of an older attempt that come late are the same rounds, so the sink knows them already.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from kigen.spark.rounds import wire
+
+_GROUP = 64  # rounds in one commit
+_IDLE_S = 0.02  # how often outputs that commit at intervals are looked at
+
+
+@dataclass(frozen=True)
+class DeliveredRound:
+    """Results of one round."""
+
+    epoch: int
+    lane: int
+    number: int
+    rows: list[dict[str, Any]]  # as Spark's sink gets them: task, query, kind, payload, note
+
+
+class RoundServer:
+    """Serves the lanes of a run.
+
+    `begin` returns the last round that the sink has of a lane in an epoch. `write` writes a group of rounds; an empty
+    group lets it commit what is due.
+    """
+
+    def __init__(
+        self,
+        address: wire.Address,
+        key: bytes,
+        begin: Callable[[int, int], int],
+        write: Callable[[list[DeliveredRound]], None],
+    ) -> None:
+        self._begin, self._write = begin, write
+        self._waiting: queue.SimpleQueue[tuple[DeliveredRound, Connection] | None] = queue.SimpleQueue()
+        self._failed = False
+        self._thread = threading.Thread(target=self._work, name="kigen-rounds", daemon=True)
+        self._thread.start()
+        self._server = wire.Server(address, key, self._serve, "kigen-sink")
+
+    @property
+    def address(self) -> wire.Address:
+        return self._server.address
+
+    def _serve(self, connection: Connection) -> None:
+        about, _ = wire.receive(connection)
+        epoch, lane = int(about["epoch"]), int(about["lane"])
+        wire.send(connection, {"has": self._begin(epoch, lane)})
+        while True:
+            header, parts = wire.receive(connection)
+            payloads = iter(parts)
+            rows = [
+                {
+                    "task": task,
+                    "query": query,
+                    "kind": kind,
+                    "note": note,
+                    "payload": next(payloads) if packed else None,
+                }
+                for task, query, kind, note, packed in header["rows"]
+            ]
+            self._waiting.put((DeliveredRound(epoch, lane, int(header["round"]), rows), connection))
+
+    def _work(self) -> None:
+        while True:
+            group = self._take()
+            if group is None:
+                return
+            answer: dict[str, Any] = {}
+            try:
+                if not self._failed:
+                    self._write([delivered for delivered, _ in group])
+            except Exception:  # the sink keeps the error for the command
+                self._failed = True
+            for delivered, connection in group:
+                answer = {"failed": True} if self._failed else {"recorded": delivered.number}
+                with suppress(OSError):  # the worker is gone
+                    wire.send(connection, answer)
+
+    def _take(self) -> list[tuple[DeliveredRound, Connection]] | None:
+        """Waits for rounds; returns None at the end."""
+        group: list[tuple[DeliveredRound, Connection]] = []
+        with suppress(queue.Empty):
+            found = self._waiting.get(timeout=_IDLE_S)
+            while found is not None:
+                group.append(found)
+                if len(group) == _GROUP:
+                    return group
+                found = self._waiting.get_nowait()
+            return None
+        return group
+
+    def close(self) -> None:
+        self._server.close()
+        self._waiting.put(None)
+        self._thread.join(5.0)

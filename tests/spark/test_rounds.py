@@ -1,0 +1,164 @@
+"""Rounds inside epochs without Spark: crashes of workers and of whole runs lose nothing and double nothing."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from epoch_side import Crash, CrashingRuntime, OneAtATime, Run, undisturbed
+
+from kigen.plan import load_app
+from kigen.spark.operator import lane_step
+from kigen.spark.rounds import round_log
+from kigen.spark.spec import RunSpec
+
+APP = """
+CREATE STREAM cars (id BIGINT, room STRING, speed DOUBLE) FROM synthetic (rate = 150, arrivals = 'poisson', seed = 7,
+  duration = '1200 ms', id = 'sequence', room = 'choice(a, b, c)', speed = 'uniform(0, 100)');
+CREATE STREAM bikes (id BIGINT, room STRING) FROM synthetic (rate = 40, seed = 9, duration = '1200 ms',
+  id = 'sequence', room = 'choice(a, b, c)');
+CREATE QUERY means DEADLINE 1 SECONDS AS SELECT room, AVG(speed) AS mean, COUNT(*) AS n
+  FROM cars [RANGE 300 MILLISECONDS] GROUP BY room HAVING AVG(speed) > 30;
+CREATE QUERY last AS ISTREAM(SELECT id, speed FROM cars [ROWS 10] WHERE speed > 80);
+CREATE QUERY meet AS SELECT c.id AS car, b.id AS bike FROM cars [RANGE 200 MILLISECONDS] AS c, bikes [ROWS 5] AS b
+  WHERE c.room = b.room AND c.speed > 80;
+"""
+
+
+def spec_of(directory: Path, **changes: Any) -> RunSpec:
+    app = directory / "app.cql"
+    app.write_text(APP, encoding="utf-8")
+    (directory / "ck").mkdir(exist_ok=True)
+    values = {
+        "app": load_app(str(app)),
+        "run_id": directory.name,
+        "checkpoint": str(directory / "ck"),
+        "scratch": tempfile.mkdtemp(prefix="kigen-"),
+        "draining": False,
+        "epoch_us": 150_000,
+        "lanes": 2,
+        "runtime": "epoch_side:CrashingRuntime",
+        **changes,
+    }
+    return RunSpec(**values)
+
+
+def lines(folder: Path) -> dict[str, list[str]]:
+    return {path.stem: sorted(path.read_text(encoding="utf-8").splitlines()) for path in folder.glob("*.csv")}
+
+
+def check_lines(spec: RunSpec, directory: Path) -> None:
+    first = round_log.first_offset(spec.checkpoint)
+    assert first is not None
+    undisturbed(spec, first["started_us"], directory / "expected")
+    found, expected = lines(directory / "out"), lines(directory / "expected")
+    assert found.keys() == expected.keys()
+    for query, wanted in expected.items():
+        assert found[query] == wanted, query
+
+
+@pytest.fixture(autouse=True)
+def _no_crash(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(lane_step, "_LaneLoop", OneAtATime)
+    yield
+    CrashingRuntime.steps_left = None
+
+
+def test_epochs_of_two_lanes_give_the_lines_of_one_step(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path)
+    run, epochs = Run(spec, tmp_path / "out", (None, {})), 0
+    while run.epoch():
+        epochs += 1
+    assert run.sink.finished
+    counts = {name: query.arrived for name, query in run.sink.metrics.queries.items()}
+    run.close()
+    assert epochs > 1
+    assert run.sink.metrics.batches > epochs, "an epoch has many rounds"
+    assert counts["means"] == counts["last"] > 100
+    check_lines(spec, tmp_path)
+
+
+def test_an_epoch_of_length_0_has_one_round(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, epoch_us=0, lanes=1)
+    run = Run(spec, tmp_path / "out", (None, {}))
+    while run.epoch():
+        (path,) = round_log.lanes(spec.checkpoint, run.batch)
+        assert [entry.last for entry in round_log.read(path)[0]] in ([False, True], [True])
+    run.close()
+    check_lines(spec, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_lane_that_died_is_tried_again(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    spec = spec_of(tmp_path, epoch_us=rng.choice((100_000, 400_000, 10_000_000)))
+    run = Run(spec, tmp_path / "out", (None, {}))
+    CrashingRuntime.steps_left = rng.randrange(60)
+    while run.epoch():
+        if CrashingRuntime.steps_left is None:
+            CrashingRuntime.steps_left = rng.choice((None, rng.randrange(60)))
+    run.close()
+    check_lines(spec, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_run_that_begins_again_makes_the_logged_rounds(tmp_path: Path, seed: int) -> None:
+    """The new run has the state and offset that Spark committed, the round log, and the outputs as they are."""
+    rng = random.Random(seed)
+    committed: tuple[Any, Any] = (None, {})
+    for life in range(30):
+        epoch_us = rng.choice((100_000, 400_000, 10_000_000))
+        run_id = f"{tmp_path.name} {life}"
+        spec = spec_of(tmp_path, run_id=run_id, epoch_us=epoch_us, inline_bytes=rng.choice((500, 1 << 16)))
+        run = Run(spec, tmp_path / "out", committed)
+        run.tries_again = False
+        CrashingRuntime.steps_left = rng.randrange(40) if life < 6 else None
+        try:
+            while run.epoch():
+                if rng.random() < 0.8:  # otherwise Spark loses its commit, though the sink has the epoch
+                    committed = run.offset, run.states
+                elif life < 6:
+                    raise Crash
+                else:
+                    committed = run.offset, run.states
+            break
+        except Crash:
+            continue
+        finally:
+            run.close()
+    assert run.sink.finished
+    counts = run.sink.metrics.queries
+    check_lines(spec, tmp_path)
+    assert counts["means"].arrived == counts["last"].arrived
+    total = spec.source("cars", 0).total()  # type: ignore[attr-defined]
+    assert counts["last"].arrived == total, "metrics count every tuple once"
+    assert counts["last"].out == len(lines(tmp_path / "out")["last"]) - 1
+
+
+def test_a_torn_line_of_the_round_log_is_cut_off(tmp_path: Path) -> None:
+    log = round_log.RoundLog(tmp_path, 3, 0, sync=False)
+    from kigen.spark.rounds.round import Round
+
+    log.append(Round(1, 10, [], {"task0": {"ranges": [], "shed": {}, "dropped": {}}}))
+    log.append(Round(2, 20))
+    log.close()
+    path = round_log.path_of(tmp_path, 3, 0)
+    path.write_bytes(path.read_bytes()[:-4])
+    again = round_log.RoundLog(tmp_path, 3, 0, sync=False)
+    assert [entry.number for entry in again.before] == [1]
+    again.append(Round(2, 30, last=True))
+    again.close()
+    assert [(entry.number, entry.admitted_us, entry.last) for entry in round_log.read(path)[0]] == [
+        (1, 10, False),
+        (2, 30, True),
+    ]
+
+
+def test_logs_of_committed_epochs_are_trimmed(tmp_path: Path) -> None:
+    for epoch in range(1, 8):
+        round_log.RoundLog(tmp_path, epoch, 0, sync=False).close()
+    round_log.trim(tmp_path, 6)
+    assert round_log.epochs(tmp_path) == [4, 5, 6, 7]
