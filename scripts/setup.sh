@@ -32,6 +32,14 @@ if ! command -v java >/dev/null 2>&1 && [ ! -x "${JAVA_HOME:-/nonexistent}/bin/j
     say "Kigen needs Java 17, which could not be installed. Install OpenJDK 17 (Debian: apt-get install openjdk-17-jdk-headless) and run this again." >&2; exit 1; }
 fi
 
+if ! command -v initdb >/dev/null 2>&1 && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
+  if command -v apt-get >/dev/null 2>&1 && [ ! -e /etc/postgresql-common/createcluster.conf ]; then
+    # The tests start servers of their own; the package need not.
+    as_root mkdir -p /etc/postgresql-common && echo 'create_main_cluster = false' | as_root tee /etc/postgresql-common/createcluster.conf >/dev/null || true
+  fi
+  install_packages postgresql || say "no PostgreSQL server found: the tests of INTO postgres need one (Debian: apt-get install postgresql)"
+fi
+
 wanted=$(cat pyproject.toml lab/pyproject.toml constraints.txt scripts/setup.sh | cksum)
 if [ -x .venv/bin/kigen ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then exit 0; fi
 
@@ -41,7 +49,7 @@ if [ ! -x .venv/bin/python ]; then
     say "could not create a virtual environment. Install python3-venv (Debian: apt-get install python3-venv) and run this again." >&2; exit 1; }
 fi
 say "installing packages (a few minutes the first time: Spark is large)"
-.venv/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,docs,kafka,nodes,picture,web]' -e lab
+.venv/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,docs,kafka,nodes,picture,postgres,web]' -e lab
 .venv/bin/python -m compileall -q src lab/src || true
 say "warming up Spark (once, half a minute)"
 .venv/bin/kigen warm >/dev/null || say "no class archive was written: Spark starts more slowly, everything else works"

@@ -6,7 +6,9 @@ Invariant: a wrong option raises an `OptionError` while the connector is being o
 from __future__ import annotations
 
 import difflib
+import os
 import re
+from pathlib import Path
 from typing import Any
 
 from kigen.connectors.source_base import InputError
@@ -74,6 +76,25 @@ def suffixes_of(connector: Connector) -> tuple[str, ...]:
     """Returns the endings of the files that the connector reads if its path is a directory."""
     spec = connector_named(connector.name)
     return () if spec is None else spec.suffixes
+
+
+def secret_of(owner: str, connector: Connector, key: str, directory: str) -> str | None:
+    """Returns the secret that option `KEY_env` or `KEY_file` names; None if neither is given. An app file never holds a
+    secret itself, since it travels through Spark's options, which others can see."""
+    variable, file = connector.option(f"{key}_env"), connector.option(f"{key}_file")
+    if variable is not None and file is not None:
+        raise OptionError(f"{owner}: {key}_env and {key}_file exclude each other: keep one", f"{key}_env")
+    if variable is not None:
+        if str(variable) not in os.environ:
+            message = f"{owner}: {key}_env names the environment variable {variable}, which is not set"
+            raise OptionError(message, f"{key}_env")
+        return os.environ[str(variable)]
+    if file is None:
+        return None
+    try:
+        return (Path(directory) / str(file)).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise OptionError(f"{owner}: {key}_file cannot be read: {error}", f"{key}_file") from error
 
 
 def path_of(owner: str, connector: Connector) -> str:

@@ -7,6 +7,7 @@ A new connector is a folder here, one line in `_SOURCES` or `_SINKS`, and its de
 from __future__ import annotations
 
 import difflib
+import importlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -84,11 +85,27 @@ _SOURCES: dict[str, Callable[[_SourceRequest], Source]] = {
     "parquet": _parquet,
     "synthetic": lambda asked: SyntheticSource(asked.stream, asked.draining, asked.start_us),
 }
+
+
+def _sink_of_extra(asked: _SinkRequest, extra: str, package: str, maker: str) -> Sink:
+    """Opens a sink that needs a package of an extra, which is imported only now."""
+    try:
+        module = importlib.import_module(f"kigen.connectors.{extra}.sink")
+    except ModuleNotFoundError as error:
+        message = (
+            f"connector '{extra}' needs the package {package}, which is not installed: pip install 'kigen[{extra}]'"
+        )
+        raise OptionError(message) from error
+    made: Sink = getattr(module, maker)(asked.connector, asked.query, asked.schema, asked.is_stream, asked.directory)
+    return made
+
+
 _SINKS: dict[str, Callable[[_SinkRequest], Sink]] = {
     "console": lambda asked: ConsoleSink(asked.query, asked.schema, asked.is_stream, asked.changes),
     "csv": lambda asked: CsvSink(asked.path, asked.schema, asked.is_stream, asked.changes),
     "jsonl": lambda asked: JsonlSink(asked.path, asked.schema, asked.is_stream, asked.changes),
     "parquet": lambda asked: ParquetSink(asked.path, asked.schema, asked.is_stream, asked.changes),
+    "postgres": lambda asked: _sink_of_extra(asked, "postgres", "psycopg", "PostgresSink"),
 }
 
 

@@ -147,6 +147,13 @@ _FOLLOWED = {
     "order": _one_of("name", "time"),
 }
 
+_POSTGRES = {
+    "table": OptionKind("the name of a table in 'single quotes'", _TEXT.accepts, "'results'"),
+    "url_env": OptionKind("the name of an environment variable in 'single quotes'", _TEXT.accepts, "'PG_URL'"),
+    "url_file": _PATH,
+}
+_URL = (("url_env", "url_file"),)
+
 CONNECTORS: dict[str, ConnectorSpec] = {
     spec.name: spec
     for spec in (
@@ -194,6 +201,7 @@ CONNECTORS: dict[str, ConnectorSpec] = {
             can_shed=False,
         ),
         ConnectorSpec("console", is_sink=True, modes=_CHANGES),
+        ConnectorSpec("postgres", _POSTGRES, "table", is_sink=True, modes=("append", "current"), needs=_URL),
     )
 }
 SOURCES = tuple(spec.name for spec in CONNECTORS.values() if spec.is_source)

@@ -9,11 +9,10 @@ from __future__ import annotations
 import importlib
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kigen.connectors.options import OptionError
+from kigen.connectors.options import OptionError, secret_of
 from kigen.connectors.source_base import InputError
 from kigen.plan.logical import Connector
 
@@ -78,23 +77,7 @@ class ClientOptions:
 
     def secret(self, key: str) -> str | None:
         """Returns the secret that `KEY_env` or `KEY_file` names; None if neither is given."""
-        variable, file = self.connector.option(f"{key}_env"), self.connector.option(f"{key}_file")
-        if variable is not None and file is not None:
-            raise OptionError(f"{self.owner}: {key}_env and {key}_file exclude each other: keep one", f"{key}_env")
-        if variable is not None:
-            if str(variable) not in os.environ:
-                raise OptionError(
-                    f"{self.owner}: {key}_env names the environment variable {variable}, which is not set",
-                    f"{key}_env",
-                )
-            return os.environ[str(variable)]
-        if file is not None:
-            path = Path(self.directory) / str(file)
-            try:
-                return path.read_text(encoding="utf-8").strip()
-            except OSError as error:
-                raise OptionError(f"{self.owner}: {key}_file cannot be read: {error}", f"{key}_file") from error
-        return None
+        return secret_of(self.owner, self.connector, key, self.directory)
 
     def _further(self) -> Config:
         """Returns the settings of option `config`: `'name = value, name = value'`, as librdkafka calls them."""

@@ -4,7 +4,7 @@ Invariant: a node refers to the columns of its children by position (`c0`, `c1`,
 resolved every name. An expression is text that DuckDB evaluates over those positional columns (docs/decisions/001).
 """
 
-from kigen.plan.logical.app import CHANGES, LINES, LINK, UPSERTS, App, Connector, Query, Shed, SourceStream
+from kigen.plan.logical.app import CHANGES, LINES, LINK, UPSERTS, App, Connector, Query, Shed, SourceStream, columns_of
 from kigen.plan.logical.node import BinaryNode, PlanNode, UnaryNode
 from kigen.plan.logical.relational import Aggregate, Filter, Join, Project
 from kigen.plan.logical.sets import Distinct, Except, Intersect, Matching, OuterJoin, UnionAll
@@ -51,4 +51,5 @@ __all__ = [
     "UnionAll",
     "Window",
     "WindowKind",
+    "columns_of",
 ]

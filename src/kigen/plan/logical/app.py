@@ -28,6 +28,12 @@ class Connector:
         return dict(self.options).get(key, default)
 
 
+def columns_of(schema: Schema, names: str) -> tuple[int, ...]:
+    """Returns the columns that an option such as `key = 'a, b'` names, in any case."""
+    places = {column.name.lower(): i for i, column in reversed(list(enumerate(schema)))}
+    return tuple(places[name.strip().lower()] for name in names.split(",") if name.strip())
+
+
 @dataclass(frozen=True)
 class Shed:
     """The load shedder of a stream: `SHED ABOVE n PER SECOND [BY expr] [INTO connector]`."""
@@ -96,10 +102,7 @@ class Query:
     @property
     def key(self) -> tuple[int, ...]:
         """Returns the columns that `key` of INTO names: at any instant, at most one row has each of their values."""
-        named = "" if self.into is None else str(self.into.option("key", ""))
-        wanted = [name.strip().lower() for name in named.split(",") if name.strip()]
-        places = {column.name.lower(): i for i, column in reversed(list(enumerate(self.schema)))}
-        return tuple(places[name] for name in wanted)
+        return () if self.into is None else columns_of(self.schema, str(self.into.option("key", "")))
 
     @property
     def gives(self) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""Writes results into tables of PostgreSQL."""

@@ -1,0 +1,164 @@
+"""Writes `INTO postgres (url_env = ..., table = ...)`: rows are appended, or the table holds what is true now.
+
+Each commit is one transaction, which also advances the number of rows in `kigen_commits`
+(kigen.connectors.postgres.tables). Rows come in an order that depends only on the input. So after a restart the sink
+leaves out the rows that the database has beyond the recorded position, and every row is there exactly once. The same
+check runs when the connection was lost during a commit.
+
+With `mode = 'current'` only the last change per key of a commit is sent. A new checkpoint begins with an empty table.
+With `append`, rows of earlier runs stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from psycopg import sql
+
+from kigen.connectors.csv.lines import csv_lines
+from kigen.connectors.encoding import output_columns, times_of
+from kigen.connectors.options import OptionError, secret_of
+from kigen.connectors.postgres.database import Connection, Database
+from kigen.connectors.postgres.tables import Commits, Table
+from kigen.connectors.sink_base import Sink, SinkPosition
+from kigen.connectors.source_base import InputError
+from kigen.plan.logical import Connector, columns_of
+from kigen.plan.types import Schema
+
+_STAGE = sql.Identifier("kigen_stage")
+
+
+class PostgresSink(Sink):
+    commit_interval_us = 100_000
+
+    def __init__(self, connector: Connector, query: str, schema: Schema, is_stream: bool, directory: str) -> None:
+        key = columns_of(schema, str(connector.option("key", "")))
+        super().__init__(schema, is_stream, changes=bool(key))
+        self._connector, self._query, self._directory, self._key = connector, query, directory, key
+        self._owner = f"query '{query}'"
+        times = () if key else times_of(is_stream)
+        self._table = Table(str(connector.option("table")), schema, times, key, self._owner)
+        self._database: Database | None = None
+        self._commits: Commits | None = None
+        self._waiting: list[pa.Table] = []
+        self._rows = 0  # given to `write`, in all
+        self._skip = 0  # rows to come that the database has already
+
+    def open(self, position: SinkPosition | None) -> None:
+        recorded = 0 if position is None else int(position["rows"])
+        url = secret_of(self._owner, self._connector, "url", self._directory)
+        if url is None:
+            raise OptionError(f"{self._owner}: connector 'postgres' needs url_env or url_file", "url_env")
+        self._database = Database(url, self._owner)
+        self._commits = Commits(self.run_name, self._query, self._table.name)
+        try:
+            stored = self._database.run(lambda connection: self._prepare(connection, recorded))
+        except BaseException:
+            self.close()
+            raise
+        self._waiting, self._rows, self._skip = [], recorded, stored - recorded
+
+    def _prepare(self, connection: Connection, recorded: int) -> int:
+        """Makes the tables, and returns how many rows of this output the database has: at least `recorded`."""
+        assert self._commits is not None
+        self._commits.make(connection)
+        self._table.make_or_check(connection)
+        stored = self._commits.rows(connection)
+        if (stored or 0) < recorded:
+            raise InputError(
+                f"{self._owner}: the checkpoint records {recorded} rows, but kigen_commits has {stored or 0}: the "
+                "database is older than the checkpoint. Restore both from the same time, or use a new --checkpoint"
+            )
+        if stored is not None:
+            return stored
+        self._commits.start(connection)
+        if self._key:
+            connection.execute(sql.SQL("DELETE FROM {}").format(self._table.place))
+        return 0
+
+    def write(self, table: pa.Table) -> None:
+        self._rows += table.num_rows
+        old = min(self._skip, table.num_rows)
+        self._skip -= old
+        if table.num_rows > old:
+            self._waiting.append(table.slice(old))
+
+    def commit(self) -> SinkPosition:
+        if self._waiting:
+            assert self._database is not None, "open first"
+            rows = pa.concat_tables(self._waiting)
+            self._database.run(lambda connection: self._store(connection, rows))
+            self._waiting = []
+        return {"rows": self._rows}
+
+    def _store(self, connection: Connection, rows: pa.Table) -> None:
+        """Writes the rows and advances the commit. Does nothing if that has happened already: the connection was lost
+        before the answer came."""
+        assert self._commits is not None
+        if self._commits.rows(connection) == self._rows:
+            return
+        if not self.syncs:
+            connection.execute("SET LOCAL synchronous_commit TO off")
+        if self._key:
+            self._merge(connection, rows)
+        else:
+            self._copy(connection, self._table.place, self._table.names, self._lines(rows))
+        self._commits.advance(connection, self._rows)
+
+    def _lines(self, rows: pa.Table) -> Iterator[memoryview]:
+        return csv_lines(output_columns(rows, self.schema, self.is_stream, self.changes))
+
+    @staticmethod
+    def _copy(connection: Connection, table: sql.Identifier, names: sql.Composed, lines: Iterator[memoryview]) -> None:
+        """Sends lines of CSV. PostgreSQL reads them as we write them: an empty field is NULL, and `""` is empty."""
+        with (
+            connection.cursor() as cursor,
+            cursor.copy(sql.SQL("COPY {} ({}) FROM STDIN WITH (FORMAT csv)").format(table, names)) as copy,
+        ):
+            for piece in lines:
+                copy.write(piece)
+
+    def _merge(self, connection: Connection, changes: pa.Table) -> None:
+        table = self._table
+        connection.execute(
+            sql.SQL(
+                "CREATE TEMPORARY TABLE IF NOT EXISTS {} ({}, _op text, _at timestamp with time zone) ON COMMIT DELETE"
+                " ROWS"
+            ).format(_STAGE, table.definitions)
+        )
+        names = sql.SQL("{}, _op, _at").format(table.names)
+        self._copy(connection, _STAGE, names, self._lines(last_changes(changes, self._key)))
+        same_key = sql.SQL(" AND ").join(
+            sql.SQL("target.{0} = stage.{0}").format(sql.Identifier(name)) for name in table.key
+        )
+        connection.execute(
+            sql.SQL("DELETE FROM {} AS target USING {} AS stage WHERE stage._op = 'delete' AND {}").format(
+                table.place, _STAGE, same_key
+            )
+        )
+        others = [name for name, _ in table.columns if name not in table.key]
+        updates = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in others)
+        action = sql.SQL("DO UPDATE SET {}").format(updates) if others else sql.SQL("DO NOTHING")
+        connection.execute(
+            sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} WHERE _op = 'insert' ON CONFLICT ({}) {}").format(
+                table.place, table.names, table.names, _STAGE, table.key_names, action
+            )
+        )
+
+    def interrupt(self) -> None:
+        if self._database is not None:
+            self._database.interrupt()
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+
+
+def last_changes(changes: pa.Table, key: tuple[int, ...]) -> pa.Table:
+    """Returns the last change of each key, in order."""
+    names = [f"c{k}" for k in key]
+    numbered = changes.select(names).append_column("_row", pa.array(np.arange(changes.num_rows)))
+    last = numbered.group_by(names).aggregate([("_row", "max")])["_row_max"]
+    return changes if len(last) == changes.num_rows else changes.take(np.sort(last.to_numpy()))
