@@ -70,6 +70,8 @@ class Poisson(ArrivalProcess):
         if end <= first:
             return np.empty(0, np.int64)
         head = first // CHUNK
+        if (end - 1) // CHUNK == head:
+            return self._chunk(head)[first - head * CHUNK : end - head * CHUNK]
         parts = [self._chunk(k) for k in range(head, (end - 1) // CHUNK + 1)]
         return np.concatenate(parts)[first - head * CHUNK : end - head * CHUNK]
 
@@ -82,9 +84,9 @@ class Poisson(ArrivalProcess):
             group += 1
         # A chunk's last arrival is the start of the next: the answer is in the first chunk that ends at or after the
         # time.
-        inside = int(np.searchsorted(self._group(group)[1:], offset_us))
+        inside = int(self._group(group)[1:].searchsorted(offset_us))
         chunk = group * _GROUP + inside
-        return chunk * CHUNK + int(np.searchsorted(self._chunk(chunk), offset_us))
+        return chunk * CHUNK + int(self._chunk(chunk).searchsorted(offset_us))
 
     def _group(self, group: int) -> Times:
         while len(self._starts) <= group:

@@ -66,10 +66,8 @@ class DueTasks:
             queue = TaskQueue(queues[self._names[index]], self._arrivals)
             if queue.over:
                 self._wakes.clear(index)
-            elif self._is_due(index, queue, closed, removed):
+            elif self._is_due(index, now_us, queue, closed, removed):
                 due.add(index)
-            else:
-                self._plan(index, now_us, queue)
         return due
 
     def earliest_us(self, now_us: int, queues: Mapping[str, Cursors], removed: Callable[[int], int]) -> int | None:
@@ -78,22 +76,29 @@ class DueTasks:
             queue = TaskQueue(queues[self._names[index]], self._arrivals)
             if queue.over:
                 continue
-            if self._is_due(index, queue, False, removed):
-                return now_us
             self._look.discard(index)
-            self._plan(index, now_us, queue)
+            if self._is_due(index, now_us, queue, False, removed):
+                self._look.add(index)
+                return now_us
         return self._wakes.earliest_us()
 
-    def _is_due(self, index: int, queue: TaskQueue, closed: bool, removed: Callable[[int], int]) -> bool:
-        if (closed or queue.at_end()) and len(queue) == removed(index):
+    def _is_due(self, index: int, now_us: int, queue: TaskQueue, closed: bool, removed: Callable[[int], int]) -> bool:
+        """Checks whether a task must run now. If not, decides when it is looked at again."""
+        ending = closed or queue.at_end()
+        if ending and len(queue) == removed(index):
             return True
         if self._with_watermark_rows[index] and queue.passed > _KEPT_WATERMARKS:
             return True
         target_us = self._target_us(index, queue)
-        if target_us is not None and queue.wants_step():
-            return True
-        reaches_us = None if target_us is None else queue.reaches_us(self._lateness_us)
-        return target_us is not None and reaches_us is not None and reaches_us >= target_us
+        if target_us is not None:
+            reaches_us = queue.reaches_us(self._lateness_us)
+            if (reaches_us is not None and reaches_us >= target_us) or queue.wants_step():
+                return True
+        if ending or self._with_watermark_rows[index]:
+            self._look.add(index)
+        else:
+            self._plan(index, now_us, queue, target_us)
+        return False
 
     def _target_us(self, index: int, queue: TaskQueue) -> int | None:
         """Returns the watermark at which the task must run; None: time alone never makes it run."""
@@ -108,13 +113,8 @@ class DueTasks:
             return min(event_us, tick_at_us)
         return event_us if reached_us is None or (event_us is not None and reached_us < event_us) else None
 
-    def _plan(self, index: int, now_us: int, queue: TaskQueue) -> None:
-        """Decides when a task that is not due is looked at again."""
+    def _plan(self, index: int, now_us: int, queue: TaskQueue, target_us: int | None) -> None:
         self._wakes.clear(index)
-        if self._with_watermark_rows[index] or queue.at_end():
-            self._look.add(index)
-            return
-        target_us = self._target_us(index, queue)
         if target_us is None:
             return  # its next event or its cursors must change first
         at_us = queue.reaches_at_us(target_us, self._lateness_us)

@@ -64,14 +64,15 @@ class TaskQueue:
     def __init__(self, cursors: Cursors, arrivals: dict[str, StreamArrivals]) -> None:
         self._cursors = cursors
         self._arrivals = [arrivals[name] for name in cursors]
+        self._open = [(arrivals[name], state) for name, state in cursors.items() if not state["ended"]]
 
     def __len__(self) -> int:
-        return sum(len(a.offsets) - a.place(self._cursors[a.name]["index"]) for a in self._arrivals)
+        return sum([len(a.offsets) - a.place(self._cursors[a.name]["index"]) for a in self._arrivals])
 
     @property
     def passed(self) -> int:
         """Returns how many watermark rows have arrived while no tuple waits."""
-        return sum(a.known - self._cursors[a.name]["index"] for a in self._open()) if not len(self) else 0
+        return sum(a.known - state["index"] for a, state in self._open) if not len(self) else 0
 
     def waiting(self, stream: str) -> int:
         return next(
@@ -86,48 +87,60 @@ class TaskQueue:
 
     @property
     def over(self) -> bool:
-        return all(state["ended"] for state in self._cursors.values())
+        return not self._open
 
     def at_end(self) -> bool:
         """Checks whether a stream has arrived completely, and the task does not know yet that it ends there."""
-        return any(a.ended(a.known) for a in self._open())
+        for a, _ in self._open:  # noqa: SIM110 - a generator costs more than the rest
+            if a.ended(a.known):
+                return True
+        return False
 
     def reaches_us(self, lateness_us: dict[str, int]) -> int | None:
         """Returns the watermark that the task would have if it ran without reading tuples."""
-        known = [
-            _less(a.progress_us(a.place(self._cursors[a.name]["index"])), lateness_us[a.name]) for a in self._open()
-        ]
-        return None if not known or any(at is None for at in known) else min(at for at in known if at is not None)
+        least_us: int | None = None
+        for a, state in self._open:
+            at_us = a.progress_us(a.place(state["index"]))
+            if at_us is None:
+                return None
+            at_us -= lateness_us[a.name]
+            least_us = at_us if least_us is None or at_us < least_us else least_us
+        return least_us
 
     def halts_before(self, watermark_us: int, lateness_us: dict[str, int]) -> bool:
         """Checks whether a waiting tuple keeps the watermark below this one until the task reads it."""
-        for a in self._open():
-            place = a.place(self._cursors[a.name]["index"])
+        for a, state in self._open:
+            place = a.place(state["index"])
             if place < len(a.offsets):
-                at_us = _less(a.progress_us(place), lateness_us[a.name])
-                if at_us is None or at_us < watermark_us:
+                at_us = a.progress_us(place)
+                if at_us is None or at_us - lateness_us[a.name] < watermark_us:
                     return True
         return False
 
     def reaches_at_us(self, watermark_us: int, lateness_us: dict[str, int]) -> int | None:
         """Returns when the watermark gets this far if nothing arrives or waits; None if that is not known."""
-        times = [a.completes_at_us(watermark_us + lateness_us[a.name]) for a in self._open()]
-        return None if any(at is None for at in times) else max((at for at in times if at is not None), default=None)
+        latest_us: int | None = None
+        for a, _ in self._open:
+            at_us = a.completes_at_us(watermark_us + lateness_us[a.name])
+            if at_us is None:
+                return None
+            latest_us = at_us if latest_us is None or at_us > latest_us else latest_us
+        return latest_us
 
     def reached_us(self, lateness_us: dict[str, int]) -> int | None:
         """Returns the task's watermark."""
-        known = [_less(self._cursors[a.name]["progress"], lateness_us[a.name]) for a in self._open()]
-        return None if any(at is None for at in known) else min((at for at in known if at is not None), default=None)
+        least_us: int | None = None
+        for a, state in self._open:
+            at_us: int | None = state["progress"]
+            if at_us is None:
+                return None
+            at_us -= lateness_us[a.name]
+            least_us = at_us if least_us is None or at_us < least_us else least_us
+        return least_us
 
     def wants_step(self) -> bool:
         """Returns whether the silence of a stream, all of which the task has read, moves its watermark."""
-        return any(
-            a.known == self._cursors[a.name]["index"] and a.source.wants_step(self._cursors[a.name].get("at"))
-            for a in self._open()
-        )
-
-    def _open(self) -> list[StreamArrivals]:
-        return [a for a in self._arrivals if not self._cursors[a.name]["ended"]]
+        return any(a.known == state["index"] and a.source.wants_step(state.get("at")) for a, state in self._open)
 
     def take(self, shed: int, admit: Admit, closing: bool = False, evicted: dict[str, int] | None = None) -> TaskInput:
         """Skips the oldest tuples, admits the next ones, and advances time on every stream of the task.
@@ -135,32 +148,41 @@ class TaskQueue:
         Skips `evicted` tuples per stream and then `shed` tuples over all streams. Moves the cursors.
         """
         starts = [a.place(self._cursors[a.name]["index"]) for a in self._arrivals]
-        dropped = {name: count for name, count in (evicted or {}).items() if count}
-        places = [place + dropped.get(a.name, 0) for a, place in zip(self._arrivals, starts, strict=True)]
-        absent = {
-            a.name: (int(a.times[s]), int(a.times[p - 1]))
-            for a, s, p in zip(self._arrivals, starts, places, strict=True)
-            if p > s
-        }
+        dropped, places, absent = self._dropped(starts, evicted) if evicted else ({}, starts, {})
         middles, ends = self._split(places, shed), self._ends(places, shed, admit)
         ranges, gone, times = [], {}, []
         for a, place, middle, end in zip(self._arrivals, starts, middles, ends, strict=True):
             state = self._cursors[a.name]
             if state["ended"]:
                 continue
-            first = a.cursor(middle) if middle > place else state["index"]
-            last = a.cursor(end) if end > place or end == len(a.offsets) else state["index"]
-            ended = a.ended(last) or closing
+            index = state["index"]
+            first = a.cursor(middle) if middle > place else index
+            last = a.cursor(end) if end > place or end == len(a.offsets) else index
+            ended = closing or a.ended(last)
             times.append(a.times[middle:end])
-            if first > state["index"]:
-                gone[a.name] = state["index"], first
-            state.update(index=last, progress=a.progress_us(end), ended=ended)
+            if first > index:
+                gone[a.name] = index, first
+            state["index"], state["progress"], state["ended"] = last, a.progress_us(end), ended
             at = a.source.position(last)
             if at is not None:
                 state["at"] = at
             ranges.append(a.source.piece(a.name, first, last, state["progress"], ended))
+        self._open = [(a, state) for a, state in self._open if not state["ended"]]
         together = times[0] if len(times) == 1 else np.concatenate(times) if times else _NONE
         return TaskInput(ranges, gone, dropped, together, absent)
+
+    def _dropped(
+        self, starts: list[int], evicted: dict[str, int]
+    ) -> tuple[dict[str, int], list[int], dict[str, tuple[int, int]]]:
+        """Returns the evicted tuples per stream, the index after them, and the arrivals of the first and the last."""
+        dropped = {name: count for name, count in evicted.items() if count}
+        places = [place + dropped.get(a.name, 0) for a, place in zip(self._arrivals, starts, strict=True)]
+        absent = {
+            a.name: (int(a.times[s]), int(a.times[p - 1]))
+            for a, s, p in zip(self._arrivals, starts, places, strict=True)
+            if p > s
+        }
+        return dropped, places, absent
 
     def until_us(self, lateness_us: dict[str, int]) -> int | None:
         """Returns the task's watermark: FOREVER at the end of all streams, None before any is known."""
@@ -193,7 +215,3 @@ class TaskQueue:
             split.append(place + before + same)
             left -= same
         return split
-
-
-def _less(at_us: int | None, lateness_us: int) -> int | None:
-    return None if at_us is None else at_us - lateness_us

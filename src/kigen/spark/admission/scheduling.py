@@ -141,7 +141,7 @@ class Scheduling:
         missed = 0
         for (index, _), times in zip(grants, arrivals, strict=True):
             deadline_us = self._deadline_us(index)
-            if deadline_us is not None:
+            if deadline_us is not None and len(times) and times[0] < finished_us - deadline_us:
                 missed += int(times.searchsorted(finished_us - deadline_us))
         if grants:
             elapsed_us = now_us - admitted_us if committed.elapsed_us is None else committed.elapsed_us
