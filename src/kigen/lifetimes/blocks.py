@@ -103,7 +103,7 @@ class Fills:
     def sorted(self) -> Fills:
         """Orders the fills by holder, and keeps only the earliest of several fills of one holder."""
         holder = self.holder
-        if len(holder) > 1 and not bool(np.all(holder[1:] > holder[:-1])):
+        if len(holder) > 1 and not bool((holder[1:] > holder[:-1]).all()):
             order = np.lexsort((self.end, holder))
             holder = holder[order]
             first = np.concatenate(([True], holder[1:] != holder[:-1]))

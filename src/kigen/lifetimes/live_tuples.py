@@ -18,6 +18,7 @@ from kigen.lifetimes.sweeps.sorted_search import consecutive, overlap, places, s
 from kigen.plan.types import Schema
 
 _MAX_CHUNKS = 256
+_MERGED = 8  # chunks that become one when there are too many
 
 
 @dataclass
@@ -37,6 +38,7 @@ class Expiring:
         self._schema = schema
         self._chunks: list[_Calendar] = []
         self.next_death = FOREVER  # the earliest of all
+        self._in_turn = True  # whether each chunk dies before the next one does
 
     def add(self, chunk: Chunk) -> None:
         if len(chunk):
@@ -46,24 +48,41 @@ class Expiring:
 
     def _append(self, chunk: Chunk) -> None:
         ends = chunk.end
-        ordered = bool(np.all(ends[1:] >= ends[:-1]))
+        ordered = bool((ends[1:] >= ends[:-1]).all())
         earliest, latest = (ends[0], ends[-1]) if ordered else (ends.min(), ends.max())
+        self._in_turn = self._in_turn and (not self._chunks or self._chunks[-1].latest <= int(earliest))
         self._chunks.append(_Calendar(chunk, int(earliest), int(latest), ordered))
         self.next_death = min(self.next_death, int(earliest))
 
     def _merge(self) -> None:
-        """Merges neighbouring chunks in pairs. A merged chunk is unsorted again."""
+        """Merges neighbouring chunks. A merged chunk is sorted again when time reaches it."""
         kept, self._chunks = self._chunks, []
-        for i in range(0, len(kept), 2):
-            for chunk in Chunk.packed([c.chunk for c in kept[i : i + 2]], self._schema):
+        self._in_turn = True
+        for i in range(0, len(kept), _MERGED):
+            for chunk in Chunk.packed([c.chunk for c in kept[i : i + _MERGED]], self._schema):
                 self._append(chunk)
 
     def pop(self, now: int) -> Chunk:
         if self.next_death >= now:
             return Chunk.empty(self._schema)
+        if self._in_turn:
+            return self._pop_first(now)
         dead = [self._cut(c, now) for c in self._chunks if c.earliest < now]
         self._chunks = [c for c in self._chunks if c.latest >= now]
+        self._in_turn = len(self._chunks) <= 1
         self.next_death = min([c.earliest for c in self._chunks], default=FOREVER)
+        return Chunk.concat(dead, self._schema)
+
+    def _pop_first(self, now: int) -> Chunk:
+        """Does `pop` where the first chunks die first: it looks at no other."""
+        dead, gone = [], 0
+        for calendar in self._chunks:
+            if calendar.earliest >= now:
+                break
+            dead.append(self._cut(calendar, now))
+            gone += calendar.latest < now
+        del self._chunks[:gone]
+        self.next_death = self._chunks[0].earliest if self._chunks else FOREVER
         return Chunk.concat(dead, self._schema)
 
     @staticmethod
@@ -74,7 +93,7 @@ class Expiring:
         if not calendar.ordered:  # time has reached it: sort it once
             calendar.chunk = calendar.chunk.take(np.argsort(calendar.chunk.end, kind="stable"))
             calendar.ordered = True
-        split = int(np.searchsorted(calendar.chunk.end, now, side="left"))
+        split = int(calendar.chunk.end.searchsorted(now, side="left"))
         dead, calendar.chunk = calendar.chunk.cut(0, split), calendar.chunk.cut(split, len(calendar.chunk))
         calendar.earliest = int(calendar.chunk.end[0])
         return dead
@@ -108,14 +127,14 @@ class Waiting:
             self._append(chunk)
             if len(self._held) > _MAX_CHUNKS:
                 kept, self._held = self._held, []
-                for i in range(0, len(kept), 2):
-                    for merged in Chunk.packed([h.chunk.filter(h.open) for h in kept[i : i + 2]], self._schema):
+                for i in range(0, len(kept), _MERGED):
+                    for merged in Chunk.packed([h.chunk.filter(h.open) for h in kept[i : i + _MERGED]], self._schema):
                         self._append(merged)
 
     def _append(self, chunk: Chunk) -> None:
         holder = chunk.holder
         strict = strictly_ordered(holder)
-        if not strict and not bool(np.all(holder[1:] >= holder[:-1])):
+        if not strict and not bool((holder[1:] >= holder[:-1]).all()):
             chunk = chunk.take(np.argsort(holder, kind="stable"))
             strict = strictly_ordered(chunk.holder)
         gapless = strict and consecutive(chunk.holder)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -48,6 +49,7 @@ class Column:
 Schema = tuple[Column, ...]
 
 
+@lru_cache(maxsize=1024)
 def arrow_schema(schema: Schema) -> pa.Schema:
     """Returns the Arrow schema of a block's columns inside the kernel. Names are positional (c0, c1, ...), because
     names may repeat in SQL."""

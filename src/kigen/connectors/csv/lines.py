@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kigen.connectors.csv.few_lines import MOST_ROWS, few_lines
 from kigen.connectors.value_texts import double_texts, offsets_of, time_texts
 
 _ROWS = 1 << 16  # per batch: temporary arrays stay in the cache
@@ -23,6 +24,11 @@ _SPECIAL[[ord(c) for c in ',"\r\n']] = True
 
 def csv_lines(columns: list[pa.ChunkedArray]) -> Iterator[memoryview]:
     """Yields the lines of the columns, without a header. The last column must be a timestamp."""
+    if 0 < len(columns[0]) <= MOST_ROWS:
+        few = few_lines([pa.concat_arrays(c.chunks) if c.num_chunks != 1 else c.chunk(0) for c in columns])
+        if few is not None:
+            yield memoryview(few)
+            return
     table = pa.table(columns, names=[f"x{i}" for i in range(len(columns))])
     rows = _ROWS if table.nbytes <= _BYTES else max(1, min(_ROWS, _BYTES * table.num_rows // table.nbytes))
     for batch in table.to_batches(max_chunksize=rows):

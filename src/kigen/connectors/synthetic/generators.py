@@ -30,6 +30,8 @@ _DEFAULTS = {
     Type.DOUBLE: "uniform(0, 100)",
     Type.STRING: "choice(a, b, c, d)",
 }
+_KEPT = 2  # chunks per column
+_FEW = 32  # tuples: below it, Python is quicker than Arrow's `take`
 _LARGEST_ZIPF = 10_000_000
 
 
@@ -50,14 +52,31 @@ def column_generator(stream: str, seed: int, column: Column, text: Any) -> Make:
     draw = _numeric(owner, kind, arguments)
     if draw is None or column.type is Type.BOOLEAN:
         raise OptionError(f"{owner} is not a generator of {column.type} values: write {_FORMS}", column.name)
-    return lambda first, end, times: _as_type(_by_chunk(key, first, end, draw), column.type, times)
+    series = _Series(key, draw)
+    return lambda first, end, times: _as_type(series.values(first, end), column.type, times)
 
 
-def _by_chunk(key: int, first: int, end: int, draw: Callable[[np.random.Generator], Any]) -> Any:
-    """Draws whole chunks and cuts them: the value of a tuple must not depend on where the range began."""
-    head = first // CHUNK
-    parts = [draw(chunk_generator(key, k)) for k in range(head, max(head, (end - 1) // CHUNK) + 1)]
-    return np.concatenate(parts)[first - head * CHUNK : max(end, first) - head * CHUNK]
+class _Series:
+    """Values of a series, drawn in whole chunks: the value of a tuple must not depend on where the range began. A live
+    stream needs the same chunk many times, so the last ones are kept."""
+
+    def __init__(self, key: int, draw: Callable[[np.random.Generator], Any]) -> None:
+        self._key, self._draw = key, draw
+        self._recent: dict[int, Any] = {}
+
+    def values(self, first: int, end: int) -> Any:
+        head, last = first // CHUNK, max(first, end - 1) // CHUNK
+        if head == last:
+            return self._chunk(head)[first - head * CHUNK : max(end, first) - head * CHUNK]
+        drawn = np.concatenate([self._chunk(k) for k in range(head, last + 1)])
+        return drawn[first - head * CHUNK : end - head * CHUNK]
+
+    def _chunk(self, chunk: int) -> Any:
+        if chunk not in self._recent:
+            if len(self._recent) >= _KEPT:
+                self._recent.pop(next(iter(self._recent)))
+            self._recent[chunk] = self._draw(chunk_generator(self._key, chunk))
+        return self._recent[chunk]
 
 
 def _numeric(owner: str, kind: str, arguments: list[str]) -> Callable[[np.random.Generator], Any] | None:
@@ -85,8 +104,13 @@ def _choice(owner: str, key: int, column: Column, arguments: list[str]) -> Make:
     if len(bad):
         raise OptionError(f"{owner}: {texts[int(bad[0])]!r} is not a {column.type}", column.name)
 
+    series = _Series(key, lambda generator: generator.integers(0, len(texts), CHUNK))
+    plain = values.to_pylist() if column.type is not Type.TIMESTAMP else None
+
     def make(first: int, end: int, times: npt.NDArray[np.int64]) -> pa.Array:
-        picks = _by_chunk(key, first, end, lambda generator: generator.integers(0, len(texts), CHUNK))
+        picks = series.values(first, end)
+        if plain is not None and len(picks) <= _FEW:
+            return pa.array([plain[pick] for pick in picks.tolist()], values.type)
         return values.take(pa.array(picks))
 
     return make

@@ -16,8 +16,19 @@ import pyarrow as pa
 from kigen.lifetimes.aggregates.accumulators import ArgumentState, Positions, Result
 from kigen.lifetimes.aggregates.distinct_values import DistinctValues
 from kigen.lifetimes.aggregates.living import LIVING, Living, living_result
+from kigen.lifetimes.aggregates.small_sweep import MOST_EVENTS, SmallSweep, as_ints
 from kigen.lifetimes.aggregates.spreads import SPREADS
-from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, HOLDER_BITS, NO_HOLDER, Block, Ints, Mask, Signed
+from kigen.lifetimes.blocks import (
+    BEFORE_TIME,
+    FOREVER,
+    HOLDER_BITS,
+    NO_HOLDER,
+    Block,
+    Ints,
+    Mask,
+    Signed,
+    absent,
+)
 from kigen.lifetimes.chunks import Chunk, State
 from kigen.lifetimes.keys.groups import Groups
 from kigen.lifetimes.keys.slot_arrays import grown
@@ -53,6 +64,7 @@ class AggregateOperator(Operator):
             for a in node.aggs
             if a.arg is not None and a.func not in LIVING
         }
+        self._small = SmallSweep.of(node, signed, self._kept)
         self._next_id = number << HOLDER_BITS
         self._now = BEFORE_TIME
 
@@ -79,6 +91,10 @@ class AggregateOperator(Operator):
         if not len(rows) and not any(len(p) for p in presence):
             return Signed.empty(self.node.schema) if self._signed else Block.empty(self.node.schema)
         slot = np.concatenate([rows.slot, *(p.slot for p in presence)]) if presence else rows.slot
+        if self._small is not None and len(rows) <= MOST_EVENTS:
+            block = self._small_step(self._small, rows)
+            if block is not None:
+                return block
         runs = group_runs(slot, np.concatenate([rows.time, *(p.time for p in presence)]))
         positions = Positions.of(runs)
         alive = self._alive(positions, rows, presence)
@@ -87,11 +103,27 @@ class AggregateOperator(Operator):
         self._forget(positions)
         return as_signed(opened, closed) if self._signed else as_block(opened, closed)
 
-    def _alive(self, positions: Positions, rows: Events, presence: list[Events]) -> Mask:
-        """Returns at which positions the group has a row."""
+    def _small_step(self, sweep: SmallSweep, rows: Events) -> Block | None:
+        """Takes a step with few events. Returns None if it must be taken with arrays."""
+        self._grow()
+        found = sweep.run(rows, list(self._arguments.values()), self._rows, self._open, self._next_id)
+        if found is None:
+            return None
+        self._next_id = found.next_id
+        schema = arrow_schema(self.node.schema)
+        keys = self._key_columns(as_ints(found.slot), schema)
+        if found.emptied:
+            self._groups.release(as_ints(found.emptied))
+        return found.block(keys, schema)
+
+    def _grow(self) -> None:
         capacity = self._key_table.capacity
         self._rows, self._present = grown(self._rows, capacity), grown(self._present, capacity)
         self._open = grown(self._open, capacity, NO_HOLDER)
+
+    def _alive(self, positions: Positions, rows: Events, presence: list[Events]) -> Mask:
+        """Returns at which positions the group has a row."""
+        self._grow()
         others = sum(len(p) for p in presence)
         self._rows_before = self._rows.copy() if self._newly_null(rows) else self._rows
         count = positions.spread(np.concatenate([rows.sign, np.zeros(others, dtype=np.int64)]), self._rows)
@@ -177,13 +209,16 @@ class AggregateOperator(Operator):
     def _columns(self, slot: Ints, position: Ints, results: list[Result]) -> pa.RecordBatch:
         index = pa.array(position)
         schema = arrow_schema(self.node.schema)
-        arrays = [
-            self._groups.column_of(k, slot) if k in self._needed else pa.nulls(len(slot), schema.field(k).type)
-            for k in range(len(self.node.keys))
-        ]
+        arrays = self._key_columns(slot, schema)
         arrays += [r.array.take(index) for r in results]
         typed = [a if a.type == f.type else a.cast(f.type) for a, f in zip(arrays, schema, strict=True)]
         return pa.RecordBatch.from_arrays(typed, schema=schema)
+
+    def _key_columns(self, slot: Ints, schema: pa.Schema) -> list[pa.Array]:
+        return [
+            self._groups.column_of(k, slot) if k in self._needed else absent(schema.field(k).type, len(slot))
+            for k in range(len(self.node.keys))
+        ]
 
     def _forget(self, positions: Positions) -> None:
         slots = positions.slots

@@ -9,11 +9,13 @@ NaN are counted apart. An integer has two limbs. Cost: one pass per limb; ordina
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from kigen.lifetimes.blocks import Ints
+from kigen.lifetimes.keys.slot_arrays import grown
 
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
 Limbs = dict[int, Ints]  # grid position -> units
@@ -56,6 +58,37 @@ def limbs_of_integers(values: Ints) -> Limbs:
     if len(values) and int(values.min()) > -_SMALL and int(values.max()) < _SMALL:
         return {0: values}
     return {0: values & _LOW, 1: values >> 32}
+
+
+def double_parts(value: float) -> list[tuple[int, int]]:
+    """Cuts one double as `limbs_of_doubles` does: grid positions and units. OverflowError if it is not finite."""
+    if not math.isfinite(value):
+        raise OverflowError
+    mantissa, exponent = math.frexp(value)
+    integer, power = int(mantissa * 2.0**53), exponent - 53
+    if not integer:
+        return []
+    grid, shift = power >> 5, power & 31
+    low = (integer & 0xFFFFFFFF) << shift
+    middle = ((integer >> 32) << shift) + (low >> 32)
+    return [(grid, low & 0xFFFFFFFF), (grid + 1, middle & 0xFFFFFFFF), (grid + 2, middle >> 32)]
+
+
+def integer_parts(value: int) -> list[tuple[int, int]]:
+    """Cuts one integer as `limbs_of_integers` does."""
+    return [(0, value)] if -_SMALL < value < _SMALL else [(0, value & 0xFFFFFFFF), (1, value >> 32)]
+
+
+def few_limbs(limbs: Limbs, grids: Iterable[int], capacity: int) -> Limbs:
+    """Returns the limbs and those of more grid positions, each of length `capacity`. Raises OverflowError if sums at
+    these positions may not be normal doubles."""
+    out = {b: grown(limb, capacity) for b, limb in limbs.items()}
+    for b in grids:
+        if b not in out:
+            out[b] = np.zeros(capacity, dtype=np.int64)
+    if out and (max(out) >= POS_INF or min(out) < _NORMAL):
+        raise OverflowError
+    return out
 
 
 def normalised(limbs: Limbs) -> Limbs:

@@ -117,7 +117,7 @@ def is_true(columns: pa.RecordBatch, rows: int, predicate: Expr) -> Mask:
 
 
 def as_mask(array: pa.Array) -> Mask:
-    filled = pc.fill_null(array, False)
+    filled = pc.fill_null(array, False) if array.null_count else array
     return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 

@@ -58,11 +58,15 @@ class Groups:
         self._row = np.empty(0, dtype=np.int32)  # row in the parts, by slot
         # Keys of a few rows that come often: asking DuckDB takes a millisecond.
         self._hashed: dict[tuple[Any, ...], int] = {}
+        self._slot_of: dict[tuple[Any, ...], int] = {}  # slots of rows that came a few at a time
+        self._values_of: dict[int, tuple[Any, ...]] = {}  # and the columns of those slots
         self._crowded: Ints = no_ints()  # keys that several different rows share
         self._among: dict[tuple[Any, ...], int] = {}  # slots of the rows with crowded keys
 
     def assign(self, columns: pa.RecordBatch, rows: int) -> Ints:
         """Returns the slot of each row. `columns` are the key columns."""
+        if 0 < rows <= _FEW and self._schema:
+            return self._assign_few(columns, rows)
         few = few_codes(columns, rows)
         if few is None:
             return self._assign(columns, rows)
@@ -70,6 +74,25 @@ class Groups:
         slot_of = np.zeros(int(codes.max()) + 1, dtype=np.int64)
         slot_of[codes[examples]] = self._assign(take_columns(columns, examples), len(examples))
         return slot_of[codes]
+
+    def _assign_few(self, columns: pa.RecordBatch, rows: int) -> Ints:
+        values = list(zip(*(plain_values(column) for column in columns.columns), strict=True))
+        known = [self._slot_of.get(row, -1) for row in values]
+        if min(known) >= 0:
+            return np.array(known, dtype=np.int64)
+        slots = self._assign(columns, rows)
+        if len(self._slot_of) > _MANY:
+            self._forget_values()
+        # The columns of the slot, not those of the row: 0.0 and -0.0 are one group.
+        held = zip(*(plain_values(column) for column in self.columns_of(slots).columns), strict=True)
+        for slot, row in zip(slots.tolist(), held, strict=True):
+            if all(value == value for value in row):  # NaN is not found in a dict
+                self._slot_of[row], self._values_of[slot] = slot, row
+        return slots
+
+    def _forget_values(self) -> None:
+        self._slot_of.clear()
+        self._values_of.clear()
 
     def _assign(self, columns: pa.RecordBatch, rows: int) -> Ints:
         keys = self._keys(columns, rows)
@@ -158,6 +181,11 @@ class Groups:
         return pa.RecordBatch.from_arrays(arrays, names=[f"c{i}" for i in range(len(arrays))])
 
     def column_of(self, column: int, slots: Ints) -> pa.Array:
+        if len(slots) <= _FEW:
+            rows = [self._values_of.get(slot) for slot in slots.tolist()]
+            if None not in rows:
+                kind = self._schema[column].type.arrow
+                return pa.array([row[column] for row in rows if row is not None], kind)
         index = pa.array(self._row[slots])
         if len(self._parts) == 1:
             return self._parts[0].column(column).take(index)
@@ -167,6 +195,12 @@ class Groups:
 
     def release(self, slots: Ints) -> None:
         self.key_table.release(slots)
+        if len(slots) > _FEW:
+            self._forget_values()
+        for slot in slots.tolist() if self._values_of else ():
+            row = self._values_of.pop(slot, None)
+            if row is not None:
+                self._slot_of.pop(row, None)
         if self._among and len(slots):
             gone = set(slots.tolist())
             self._among = {row: slot for row, slot in self._among.items() if slot not in gone}
@@ -187,6 +221,7 @@ class Groups:
         """Restores the groups. Keys are computed again from the columns, because they may have been made with another
         secret."""
         columns, live = state["columns"], state["live"]
+        self._forget_values()
         saved = dict(state["slots"])
         if self._schema:
             saved["keys"] = self._new_keys(columns, live)

@@ -32,6 +32,9 @@ class Lines:
         filled = self._waiting.fill(block.fills)
         waits = (block.end == FOREVER) & (block.holder != NO_HOLDER)
         if bool(waits.any()):
+            if bool(waits.all()):
+                self._waiting.add(chunk_of(block))
+                return self._lines(filled)
             self._waiting.add(chunk_of(block, waits))
             block = block.filter(~waits)
         return self._lines(Chunk.concat([filled, chunk_of(block)], self._schema))

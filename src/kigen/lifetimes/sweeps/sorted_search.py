@@ -14,7 +14,7 @@ def consecutive(ordered: Ints) -> bool:
 
 
 def strictly_ordered(values: Ints) -> bool:
-    return bool(np.all(values[1:] > values[:-1]))
+    return bool((values[1:] > values[:-1]).all())
 
 
 def overlap(ordered: Ints, others: Ints) -> slice:
@@ -22,7 +22,9 @@ def overlap(ordered: Ints, others: Ints) -> slice:
     first, last = others[0], others[-1]
     if ordered[0] >= first and ordered[-1] <= last:
         return slice(0, len(ordered))
-    return slice(int(np.searchsorted(ordered, first, side="left")), int(np.searchsorted(ordered, last, side="right")))
+    if ordered[-1] < first or ordered[0] > last:
+        return slice(0, 0)
+    return slice(int(ordered.searchsorted(first, side="left")), int(ordered.searchsorted(last, side="right")))
 
 
 def places(haystack: Ints, needles: Ints, without_gaps: bool) -> tuple[Ints, Ints]:
@@ -30,8 +32,8 @@ def places(haystack: Ints, needles: Ints, without_gaps: bool) -> tuple[Ints, Int
     range."""
     if without_gaps:
         return needles - haystack[0], np.ones(len(needles), dtype=np.int64)
-    begin = np.searchsorted(haystack, needles, side="left")
-    return begin, np.searchsorted(haystack, needles, side="right") - begin
+    begin = haystack.searchsorted(needles, side="left")
+    return begin, haystack.searchsorted(needles, side="right") - begin
 
 
 def first_from(values: Ints, begin: Ints, stop: Ints, bound: Ints) -> Ints:

@@ -43,6 +43,8 @@ class WindowOperator(Operator):
 def later(at: Ints, by: int) -> Ints:
     """Adds `by` to times; the result is never after the end of time."""
     room = int(FOREVER) - by
+    if not len(at) or at.max() <= room:
+        return at + by
     return np.where(at > room, FOREVER, np.minimum(at, room) + by)
 
 
