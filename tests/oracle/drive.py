@@ -33,7 +33,7 @@ Outputs = dict[str, list[Line]]
 def table_of(stream: Stream, start: int, stop: int) -> pa.Table:
     rows = stream.rows[start:stop]
     columns = {f"c{k}": pa.array([r[k] for r in rows], ARROW[c.type]) for k, c in enumerate(stream.cols)}
-    columns["_ts"] = pa.array([r[stream.ts] for r in rows], pa.int64())
+    columns["_ts"] = pa.array([stream.time_of(r) for r in rows], pa.int64())
     return pa.table(columns)
 
 
@@ -63,7 +63,7 @@ class Cutter:
         if stop == count and (self.style == "whole" or rng.random() < 0.6):
             given.ended = True
             self.open.discard(name)
-        elif stop < count and rng.random() < 0.2:
+        elif stop < count and not stream.table and rng.random() < 0.2:
             given.progress_us = min(row[stream.ts] for row in stream.rows[stop:])
         return given
 

@@ -6,12 +6,13 @@ Both languages read the same text, so that DuckDB judges exactly what was writte
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from random import Random
 
 from oracle.data import Scale, draw_stream
 from oracle.queries import Queries
-from oracle.shapes import App, Col, Query, Stream, Text, Windowed
+from oracle.shapes import App, Col, Query, Stream, Text, Window, Windowed
 
 KINDS = ("LEFT", "LEFT", "LEFT OUTER", "RIGHT", "FULL", "FULL OUTER", "SEMI", "ANTI", "ANTI")
 NUMBERS = ("BIGINT", "DOUBLE")
@@ -28,7 +29,12 @@ class JoinTexts:
 
     def source(self, alias: str) -> tuple[str, Named]:
         """Draws a windowed stream; returns its text in FROM."""
-        stream = self.rng.choice(self.streams)
+        tables = [s for s in self.streams if s.table]
+        stream = self.rng.choice([s for s in self.streams if not s.table])
+        if tables and self.sources and self.rng.random() < 0.3:
+            stream = self.rng.choice(tables)
+            self.sources.append(Windowed(stream.name, Window("UNBOUNDED", ""), None, stream.cols))
+            return f"{{{len(self.sources) - 1}}} AS {alias}", (alias, self.sources[-1])
         window, _ = self._windows._window(stream.cols, float(len(stream.rows)))
         self.sources.append(Windowed(stream.name, window, None, stream.cols))
         return f"{{{len(self.sources) - 1}}} AS {alias}", (alias, self.sources[-1])
@@ -246,6 +252,8 @@ def generate_joins(seed: int, drawn: tuple[str, ...] = DRAWN) -> App:
     scale = Scale(scale.unit, scale.base, min(scale.most_rows, 20), scale.dyadic)
     streams = [draw_stream(rng, "s1", scale)]
     streams.append(draw_stream(rng, "s2", scale, rng.choice((None, streams[0]))))
+    if rng.random() < 0.3:
+        streams.append(replace(draw_stream(rng, "t1", scale, rng.choice((None, streams[0]))), table=True, clauses=""))
     names: Iterator[int] = count()
     queries = []
     for _ in range(rng.choice((1, 2))):

@@ -146,7 +146,9 @@ def body_text(body: Body) -> str:
     if isinstance(body, Select):
         return select_text(body)
     if isinstance(body, Text):
-        return body.template.format(*(f"{s.source} [{s.window.text}]" for s in body.sources))
+        return body.template.format(
+            *(f"{s.source} [{s.window.text}]" if s.window.text else s.source for s in body.sources)
+        )
     left, right = body_text(body.left), body_text(body.right)
     intersects = body.op.startswith("INTERSECT")
     spare = len(left) % 4 == 0
@@ -180,6 +182,8 @@ def query_text(q: Query) -> str:
 def stream_text(s: Stream) -> str:
     cols = ", ".join(f"{c.name} {c.type}" for c in s.cols)
     clauses = f" {s.clauses}" if s.clauses else ""
+    if s.table:
+        return f"CREATE TABLE {s.name} ({cols}) FROM csv (path = '{s.name}.csv');"
     return (
         f"CREATE STREAM {s.name} ({cols}) TIMESTAMP BY {s.cols[s.ts].name}\n  FROM csv (path = "
         f"'{s.name}.csv'){clauses};"

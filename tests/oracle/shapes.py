@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+FIRST_US = -62_135_596_800_000_000  # the year 1: when rows of tables are born
 Row = tuple[Any, ...]  # None, bool, int, float, str; a TIMESTAMP is an int of microseconds since the epoch
 
 
@@ -155,11 +156,14 @@ class Stream:
     rows: tuple[Row, ...]  # in file order: timestamp order up to the lateness, except late rows
     clauses: str = ""
     lateness_us: int = 0
+    table: bool = False  # CREATE TABLE: all rows are alive at all times
 
     @property
     def accepted(self) -> list[Row]:
         """Returns the rows that are not late, in the order of time. A row is late if an earlier row of the file has a
         timestamp more than the lateness ahead."""
+        if self.table:
+            return list(self.rows)
         kept: list[Row] = []
         newest: int | None = None
         for row in self.rows:
@@ -170,7 +174,10 @@ class Stream:
 
     @property
     def times(self) -> list[int]:
-        return [row[self.ts] for row in self.accepted]
+        return [self.time_of(row) for row in self.accepted]
+
+    def time_of(self, row: Row) -> int:
+        return FIRST_US if self.table else row[self.ts]
 
 
 @dataclass(frozen=True)
@@ -240,4 +247,4 @@ def streams_of(app: App, body: Body) -> set[str]:
 def end_of(app: App, query: Query) -> int | None:
     """Returns the last timestamp of the query's inputs; None if they are all empty."""
     names = streams_of(app, query.body)
-    return max((t for s in app.streams if s.name in names for t in s.times), default=None)
+    return max((t for s in app.streams if s.name in names and not s.table for t in s.times), default=None)

@@ -10,7 +10,7 @@ import difflib
 import importlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kigen.connectors.console.sink import ConsoleSink
 from kigen.connectors.csv.sink import CsvSink
@@ -25,6 +25,7 @@ from kigen.connectors.parquet.source import ParquetSource
 from kigen.connectors.sink_base import Sink
 from kigen.connectors.source_base import InputError, Source
 from kigen.connectors.synthetic.source import SyntheticSource
+from kigen.connectors.table.source import TableSource
 from kigen.connectors.text_files import TextSource
 from kigen.plan.connector_specs import SINKS, SOURCES, ConnectorSpec, connector_named
 from kigen.plan.logical import Connector, SourceStream
@@ -121,7 +122,19 @@ def open_source(
     check_names(owner, stream.source, (*spec.options, *spec.source_options, *columns))
     if spec.is_pushed:
         raise InputError(f"{owner} is pushed: a run reads it from its ingest queue, which only the run can open")
+    if stream.table:
+        return _open_table(spec.name, _SourceRequest(stream, directory, draining, start_us, checkpoint))
     return _SOURCES[spec.name](_SourceRequest(stream, directory, draining, start_us, checkpoint))
+
+
+def _open_table(name: str, asked: _SourceRequest) -> Source:
+    if asked.stream.refresh_us is not None and not asked.draining:
+        raise OptionError(
+            f"table '{asked.stream.name}': REFRESH EVERY needs --drain, which reads a table once; "
+            "for a live run leave it out, and start the run again to read the table again"
+        )
+    whole = replace(asked, draining=True, start_us=None)
+    return TableSource(asked.stream, lambda: _SOURCES[name](whole), asked.checkpoint)
 
 
 def open_sink(connector: Connector, schema: Schema, is_stream: bool, directory: str, name: str) -> Sink:

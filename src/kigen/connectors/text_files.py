@@ -56,7 +56,7 @@ class TextSource(Source):
         self, stream: SourceStream, directory: str, started_us: int | None = None, draining: bool = True
     ) -> None:
         owner = f"stream '{stream.name}'"
-        if stream.timestamp is None:
+        if stream.timestamp is None and not stream.table:
             raise InputError(
                 f"{owner} comes from a file: write TIMESTAMP BY and the column that holds each tuple's time"
             )

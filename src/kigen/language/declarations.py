@@ -60,6 +60,15 @@ class StreamDecl:
 
 
 @dataclass(frozen=True)
+class TableDecl:
+    name: Name
+    columns: tuple[ColumnDecl, ...]
+    source: ConnectorDecl | None = None
+    key: tuple[Name, ...] = ()
+    refresh_us: int | None = None
+
+
+@dataclass(frozen=True)
 class WindowDecl:
     """A window after a table name. `kind` is RANGE, ROWS, PARTITION, NOW or UNBOUNDED; `size` is microseconds or rows.
     Stored in `meta["window"]` of the table."""
@@ -93,5 +102,5 @@ class QueryDecl:
 @dataclass
 class AppDecl:
     source: Source
-    statements: list[StreamDecl | QueryDecl] = field(default_factory=list)
+    statements: list[StreamDecl | TableDecl | QueryDecl] = field(default_factory=list)
     errors: list[CqlError] = field(default_factory=list)

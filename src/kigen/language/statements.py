@@ -1,4 +1,4 @@
-"""Parses the statements of an app file: CREATE STREAM, CREATE QUERY and CREATE VIEW.
+"""Parses the statements of an app file: CREATE STREAM, TABLE, VIEW and QUERY.
 
 Invariant: a clause appears at most once, and clauses may come in any order. Every error is a CqlSyntaxError at the
 exact token.
@@ -22,26 +22,32 @@ from kigen.language.declarations import (
     ShedDecl,
     StreamDecl,
     StreamOpDecl,
+    TableDecl,
 )
 from kigen.language.dialect import CqlBaseParser
 from kigen.language.errors import near
 
-STATEMENTS = ("STREAM", "QUERY", "VIEW")  # what CREATE may create
+STATEMENTS = ("STREAM", "TABLE", "VIEW", "QUERY")  # what CREATE may create
 STREAM_CLAUSES = ("TIMESTAMP BY", "FROM", "LATENESS", "IDLE", "AHEAD", "ON ERROR", "SHED ABOVE", "BUFFER")
+TABLE_CLAUSES = ("FROM", "KEY", "REFRESH EVERY")
 QUERY_CLAUSES = ("DEADLINE", "COST", "AS")
 
 
 class CqlParser(CqlBaseParser):
-    def declaration(self) -> StreamDecl | QueryDecl:
+    def declaration(self) -> StreamDecl | TableDecl | QueryDecl:
         """Parses one statement and leaves the parser after it."""
         if self._match_text_seq("CREATE"):
             if self._match_text_seq("STREAM"):
                 return self._stream()
+            if self._match_text_seq("TABLE"):
+                return self._table()
             if self._match_text_seq("QUERY"):
                 return self._query()
             if self._match_text_seq("VIEW"):
                 return self._view()
-        raise self.fail(f"expected CREATE STREAM, QUERY or VIEW, found {self.found()}", hint=self._statement_hint())
+        raise self.fail(
+            f"expected CREATE STREAM, TABLE, VIEW or QUERY, found {self.found()}", hint=self._statement_hint()
+        )
 
     def _statement_hint(self) -> str:
         if self._curr and self._curr.text.upper() in ("SELECT", "ISTREAM", "DSTREAM", "RSTREAM", "WITH", "FROM"):
@@ -52,11 +58,7 @@ class CqlParser(CqlBaseParser):
 
     def _stream(self) -> StreamDecl:
         name = self.name("the name of the stream")
-        self._open("the columns of the stream, as in (id BIGINT, ts TIMESTAMP)")
-        columns = [self._column()]
-        while self._match(TokenType.COMMA):
-            columns.append(self._column())
-        self._close("column TYPE")
+        columns = self._columns("the columns of the stream, as in (id BIGINT, ts TIMESTAMP)")
         parsers: dict[str, tuple[str, Callable[[], Any]]] = {
             "TIMESTAMP BY": ("timestamp", lambda: self.name("the timestamp column")),
             "FROM": ("source", self._connector),
@@ -67,7 +69,15 @@ class CqlParser(CqlBaseParser):
             "SHED ABOVE": ("shed", self._shed),
             "BUFFER": ("buffer", lambda: self.count("BUFFER")),
         }
-        return StreamDecl(name, tuple(columns), **self._clauses(parsers, STREAM_CLAUSES))
+        return StreamDecl(name, columns, **self._clauses(parsers, STREAM_CLAUSES))
+
+    def _columns(self, what: str) -> tuple[ColumnDecl, ...]:
+        self._open(what)
+        columns = [self._column()]
+        while self._match(TokenType.COMMA):
+            columns.append(self._column())
+        self._close("column TYPE")
+        return tuple(columns)
 
     def _column(self) -> ColumnDecl:
         name = self.name("a column name")
@@ -103,6 +113,27 @@ class CqlParser(CqlBaseParser):
                 )
         into = self._connector() if self._match(TokenType.INTO) else None
         return ShedDecl(float(above), by, into)
+
+    # --- CREATE TABLE ---------------------------------------------------------------------------------------------
+
+    def _table(self) -> TableDecl:
+        name = self.name("the name of the table")
+        columns = self._columns("the columns of the table, as in (room STRING, floor BIGINT)")
+        parsers: dict[str, tuple[str, Callable[[], Any]]] = {
+            "FROM": ("source", self._connector),
+            "KEY": ("key", self._key),
+            "REFRESH EVERY": (
+                "refresh_us",
+                lambda: self.duration("REFRESH EVERY", zero="leave REFRESH out to read the table once"),
+            ),
+        }
+        return TableDecl(name, columns, **self._clauses(parsers, TABLE_CLAUSES))
+
+    def _key(self) -> tuple[Name, ...]:
+        self._open("the columns of the key, as in KEY (room)")
+        names = self.names("a column")
+        self._close("the columns of the key")
+        return tuple(names)
 
     # --- CREATE QUERY ---------------------------------------------------------------------------------------------
 

@@ -14,11 +14,12 @@ from kigen.lifetimes.relation_to_stream import TO_STREAM
 from kigen.lifetimes.sets.counting import DISTINCT, EXCEPT, INTERSECT, MATCHING
 from kigen.lifetimes.sets.top import TOP
 from kigen.lifetimes.single_row import SINGLE_ROW
-from kigen.lifetimes.windows.negatives import WINDOW
+from kigen.lifetimes.windows.negatives import TABLE, WINDOW
 from kigen.plan.logical import PlanNode
 
 OPERATORS: tuple[OperatorSpec[Any], ...] = (
     WINDOW,
+    TABLE,
     select.FILTER,
     select.PROJECT,
     select.UNION_ALL,

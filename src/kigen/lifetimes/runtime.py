@@ -75,6 +75,8 @@ class TaskRuntime:
         self._results = {q.name: writers_of(q, self._signed, app.secret) for q in task.queries}
         self._writers = {name: writer for mine in self._results.values() for name, writer in mine.items()}
         self._streams = {q.name: q.streams for q in task.queries}
+        tables = {s.name for s in app.streams if s.table}  # they neither end a query nor count as input
+        self._timed = {q.name: tuple(s for s in q.streams if s not in tables) for q in task.queries}
         self._now = BEFORE_TIME
         self.watch: Watch | None = None  # called before each operator; must be cheap, may raise to end the step
 
@@ -104,7 +106,7 @@ class TaskRuntime:
         for name, given in inputs.items():
             accepted[name] = self._intakes[name].take_in(given)
         for query in self.task.queries:
-            shares = [accepted.get(s, (0, 0)) for s in self._streams[query.name]]
+            shares = [accepted.get(s, (0, 0)) for s in self._timed[query.name]]
             result.counts[query.name] = {"in": sum(a for a, _ in shares), "late": sum(b for _, b in shares)}
         outputs: dict[str, list[pa.Table]] = {}
         give = give or (lambda name, table: outputs.setdefault(name, []).append(table))
@@ -171,7 +173,7 @@ class TaskRuntime:
 
     def _last(self, query: Query) -> int | None:
         """Returns the last timestamp of the query's streams, at which the query ends."""
-        return max((at for s in self._streams[query.name] if (at := self._intakes[s].last) is not None), default=None)
+        return max((at for s in self._timed[query.name] if (at := self._intakes[s].last) is not None), default=None)
 
     def _run_out(self, give: Give) -> None:
         """Advances beyond the end of the streams, from event to event, so that no death is given out before it happens,

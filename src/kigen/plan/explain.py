@@ -117,7 +117,11 @@ def _tree(
 
 def _stream_text(stream: SourceStream) -> str:
     """Describes the clauses of a stream in a few words."""
-    parts = [f"from {stream.source.name}"]
+    parts = [f"{'table ' if stream.table else ''}from {stream.source.name}"]
+    if stream.key:
+        parts.append(f"key {', '.join(stream.schema[c].name for c in stream.key)}")
+    if stream.refresh_us is not None:
+        parts.append(f"refresh every {duration_text(stream.refresh_us)}")
     if stream.timestamp is not None:
         parts.append(f"timestamp {stream.schema[stream.timestamp].name}")
     if stream.lateness_us:

@@ -8,3 +8,6 @@ CREATE QUERY antis AS SELECT k FROM a [ROWS 10] ANTI JOIN b [ROWS 10] ON a.k = b
 CREATE QUERY semis AS SELECT k FROM a [ROWS 10] SEMI JOIN b [ROWS 10] ON a.k = b.k WHERE x > 1;
 -- an inner join after an outer one, and an outer one of two inner ones
 CREATE QUERY mixed AS SELECT c.x FROM a [ROWS 10] LEFT JOIN b [ROWS 10] ON a.k = b.k JOIN a [NOW] AS c ON c.k = b.k;
+-- a table has no window
+CREATE TABLE rooms (k BIGINT, floor BIGINT) FROM csv (path = 'rooms.csv') KEY (k) REFRESH EVERY 60 SECONDS;
+CREATE QUERY placed AS SELECT floor, COUNT(*) AS n FROM a [ROWS 10] JOIN rooms USING (k) GROUP BY floor;

@@ -36,6 +36,8 @@ class CsvSource(TextSource):
         return 34 not in data
 
     def record_ts_us(self, name: str, record: bytes) -> int | None:
+        if self.timestamp is None:  # a table
+            return None
         place = self.header(name).places[self.timestamp]
         try:
             fields = next(csv.reader(io.StringIO(record.decode("utf-8", "replace"), newline="")), [])

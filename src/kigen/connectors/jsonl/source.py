@@ -28,6 +28,8 @@ class JsonlSource(TextSource):
         return True
 
     def record_ts_us(self, name: str, record: bytes) -> int | None:
+        if self.timestamp is None:  # a table
+            return None
         with suppress(ValueError, RecursionError):
             value = json.loads(record)
             found = value.get(self.stream.schema[self.timestamp].name) if isinstance(value, dict) else None

@@ -35,7 +35,7 @@ _CHECKSUM = b"kigen.checksum"  # a key in the metadata of a decoded group
 class ParquetSource(Source):
     def __init__(self, stream: SourceStream, directory: str, started_us: int | None = None) -> None:
         owner = f"stream '{stream.name}'"
-        if stream.timestamp is None:
+        if stream.timestamp is None and not stream.table:
             raise InputError(
                 f"{owner} comes from a file: write TIMESTAMP BY and the column that holds each tuple's time"
             )
@@ -144,6 +144,8 @@ class ParquetSource(Source):
         return None
 
     def _ts_us(self, name: str, group: int, row: int) -> int | None:
+        if self.timestamp is None:  # a table
+            return None
         if self._times is None or self._times[0] != (name, group):
             self._times = (name, group), self._decode((name, group), (self._footer(name)[1][self.timestamp],))
         values = self._times[1].column(0).slice(row, 1)

@@ -14,7 +14,7 @@ from kigen.lifetimes.live_tuples import LiveTuples
 from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.operator_spec import OperatorContext, OperatorSpec
 from kigen.lifetimes.windows.window_operators import UnboundedWindow, WindowOperator, make_window
-from kigen.plan.logical import Window
+from kigen.plan.logical import Table, Window, WindowKind
 
 
 class NegativeWindow(Operator):
@@ -77,4 +77,9 @@ def _build(node: Window, task: OperatorContext) -> Operator:
     return NegativeWindow(window, task.number) if task.signed else window
 
 
+def _build_table(node: Table, task: OperatorContext) -> Operator:
+    return _build(Window(node.child, WindowKind.UNBOUNDED), task)
+
+
 WINDOW = OperatorSpec(Window, _build)
+TABLE = OperatorSpec(Table, _build_table)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kigen.language import CqlErrors, QueryDecl, parse_app
-from kigen.language.declarations import AppDecl
+from kigen.language.declarations import AppDecl, TableDecl
 from kigen.language.statements import STATEMENTS
 from kigen.plan.binder.bodies import bind_body
 from kigen.plan.binder.catalog import Catalog
@@ -17,9 +17,10 @@ from kigen.plan.binder.expressions.binding import place_of
 from kigen.plan.binder.files import check_outputs
 from kigen.plan.binder.sinks import bind_sink, check_mode, mode_warnings
 from kigen.plan.binder.streams import bind_stream
+from kigen.plan.binder.tables import always_alive, bind_table
 from kigen.plan.costs import cost_warnings
 from kigen.plan.expressions.columns import bare
-from kigen.plan.logical import App, PlanNode, Project, Query, StreamKind, ToStream
+from kigen.plan.logical import App, PlanNode, Project, Query, StreamKind, ToStream, Window
 from kigen.plan.paths import bad_name
 from kigen.plan.rewrite import rewrite
 
@@ -72,7 +73,8 @@ def _declare(declared: AppDecl, catalog: Catalog) -> list[str]:
             catalog.declared[key] = statement
             continue
         try:
-            catalog.streams[key] = bind_stream(declared.source, statement)
+            bound = bind_table if isinstance(statement, TableDecl) else bind_stream
+            catalog.streams[key] = bound(declared.source, statement)  # type: ignore[arg-type]
             order.append(key)
         except CqlErrors as found:
             catalog.errors += found.errors
@@ -103,11 +105,27 @@ def _bind_query(catalog: Catalog, decl: QueryDecl) -> Query:
             span = (written[0].start, written[0].end + 1) if written else decl.name.span
             raise catalog.source.error(span, message, f"give it another name, as in AS {name.strip('_')}_time")
     root = _named(relation.node, relation.names)
+    _check_tables(catalog, decl, root)
     if decl.stream_op is not None:
         root = ToStream(root, StreamKind(decl.stream_op.kind), decl.stream_op.every_us)
     query = Query(decl.name.text, root, decl.deadline_us, decl.firm, decl.cost_us, into)
     check_mode(catalog.source, decl, query)
     return query
+
+
+def _check_tables(catalog: Catalog, decl: QueryDecl, root: PlanNode) -> None:
+    """Raises for a query that reads only tables, and for a period over rows that are there at all times."""
+    name = decl.name
+    if not decl.view and not any(isinstance(node, Window) for node in root.walk()):
+        raise catalog.source.error(
+            name.span, f"query {name.text} reads only tables", "join the table with a stream: time passes with streams"
+        )
+    if decl.stream_op is not None and decl.stream_op.every_us is not None and always_alive(root):
+        raise catalog.source.error(
+            decl.stream_op.span,
+            "RSTREAM with a period over rows that a table alone gives has no beginning",
+            "make the stream the left side of the join, or write RSTREAM(...)",
+        )
 
 
 def _named(node: PlanNode, names: tuple[str, ...]) -> PlanNode:

@@ -15,7 +15,7 @@ from kigen.plan.binder.expressions.binding import place_of
 from kigen.plan.binder.order import first_rows
 from kigen.plan.binder.scope import Relation
 from kigen.plan.binder.selects import SelectBinder
-from kigen.plan.binder.with_clause import with_tables
+from kigen.plan.binder.subqueries.with_clause import with_tables
 from kigen.plan.expressions.columns import bare
 from kigen.plan.logical import Distinct, Except, Expr, Intersect, PlanNode, Project, UnionAll
 from kigen.plan.types import Type

@@ -15,7 +15,7 @@ from kigen.language.declarations import QueryDecl, WindowDecl
 from kigen.language.errors import CqlError, CqlErrors, suggest
 from kigen.plan.binder.scope import Relation
 from kigen.plan.estimates import declared_rates
-from kigen.plan.logical import PlanNode, Query, Scan, SourceStream, Window, WindowKind
+from kigen.plan.logical import PlanNode, Query, Scan, SourceStream, Table, Window, WindowKind
 from kigen.plan.types import Type
 
 _KINDS = {
@@ -104,6 +104,12 @@ class Catalog:
         )
 
     def _stream(self, stream: SourceStream, window: WindowDecl | None, span: Span) -> Relation:
+        if stream.table:
+            if window is not None:
+                raise self.source.error(
+                    window.span, f"{stream.name} is a table, which takes no window", f"write FROM {stream.name}"
+                )
+            return Relation(Table(Scan(stream.name, stream.schema)), tuple(c.name for c in stream.schema))
         if window is None:
             raise self._missing_window(stream.name, f"stream {stream.name}", span)
         return self._windowed(Scan(stream.name, stream.schema), window)

@@ -6,7 +6,7 @@ import os
 
 from kigen.language import CqlErrors, QueryDecl
 from kigen.language.app_text import Span
-from kigen.language.declarations import AppDecl, ConnectorDecl
+from kigen.language.declarations import AppDecl, ConnectorDecl, TableDecl
 from kigen.plan.logical import App
 from kigen.plan.paths import conflicts
 
@@ -25,7 +25,9 @@ def _places(declared: AppDecl) -> dict[str, Span]:
     places: dict[str, Span] = {}
     for statement in declared.statements:
         name = statement.name
-        if isinstance(statement, QueryDecl):
+        if isinstance(statement, TableDecl):
+            places[f"stream {name.text}"] = name.span
+        elif isinstance(statement, QueryDecl):
             places[f"output {name.text}"] = name.span
             places[f"query {name.text}"] = _path(statement.into) or name.span
         else:

@@ -18,7 +18,7 @@ from kigen.plan.types import Column, Schema, Type
 def bind_stream(source: Source, decl: StreamDecl) -> SourceStream:
     """Returns the stream; raises CqlErrors with everything that is wrong in its statement."""
     errors: list[CqlError] = []
-    schema = _schema(source, decl, errors)
+    schema = bind_schema(source, decl, errors)
     timestamp = _timestamp(source, decl, schema, errors)
     connector = _source(source, decl, schema, errors)
     if decl.ahead_us is not None and decl.timestamp is None:
@@ -70,7 +70,8 @@ def _time_clauses(source: Source, decl: StreamDecl, connector: Connector) -> lis
     return errors
 
 
-def _schema(source: Source, decl: StreamDecl, errors: list[CqlError]) -> Schema:
+def bind_schema(source: Source, decl: StreamDecl, errors: list[CqlError]) -> Schema:
+    """Returns the columns of a declaration; adds what is wrong with them to `errors`."""
     columns: list[Column] = []
     for column in decl.columns:
         kind = type_named(column.type.text)

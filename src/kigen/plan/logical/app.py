@@ -57,11 +57,14 @@ class SourceStream:
     buffer: int | None = None
     ahead_us: int | None = None  # how far ahead a row may be dated; None: an hour for live streams, any time for files
     idle_us: int | None = None  # a partition that is silent for so long does not hold up the watermark; None: it does
+    table: bool = False  # CREATE TABLE: its rows are read at the start and are alive at all times
+    key: tuple[int, ...] = ()  # of a table: no two rows agree in these columns
+    refresh_us: int | None = None  # of a table
 
     def __repr__(self) -> str:
         """Keeps the class's first name: a stored placement is recognized by a digest of this text. A clause that older
         versions did not have is left out if the stream does not use it."""
-        later = () if self.idle_us is not None else ("idle_us",)
+        later = {f.name for f in fields(self)[9:] if getattr(self, f.name) == f.default}
         values = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.name not in later)
         return f"Stream({values})"
 

@@ -62,6 +62,24 @@ class Received(Scan):
 
 
 @dataclass(frozen=True)
+class Table(UnaryNode):
+    """The rows of a table, which are alive at all times. The child is its Scan."""
+
+    def label(self) -> str:
+        return f"rows of table {self.child.stream}" if isinstance(self.child, Scan) else "rows of a table"
+
+    def rows_text(self) -> str:
+        return f"table {self.child.stream}" if isinstance(self.child, Scan) else "a table"
+
+    def state_text(self, count: int) -> str:
+        return self.rows_text()
+
+    @property
+    def is_windowed(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
 class Window(UnaryNode):
     """Turns a stream (Scan or ToStream) into a relation. `size` is microseconds for RANGE, rows for ROWS and
     PARTITION_ROWS, else 0."""

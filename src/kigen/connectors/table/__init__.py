@@ -1,0 +1,1 @@
+"""Reads CREATE TABLE: rows that are alive at all times."""
