@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from kigen.connectors import InputError, Source
-from kigen.connectors.casting import FIRST_US
 from kigen.connectors.options import OptionError
 from kigen.connectors.registry import open_source
+from kigen.lifetimes.expressions.bounded import FIRST_US
 from kigen.plan.binder import bind
 from kigen.plan.logical import SourceStream
 

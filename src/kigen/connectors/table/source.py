@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from kigen.connectors.casting import FIRST_US
 from kigen.connectors.source_base import InputError, Position, Range, Rows, Source
 from kigen.durable.files import make_directories, replace
+from kigen.lifetimes.expressions.bounded import FIRST_US
 from kigen.plan.logical import SourceStream
 
 _READ_ROWS = 1 << 20  # at once
