@@ -49,7 +49,7 @@ if [ ! -x .venv/bin/python ]; then
     say "could not create a virtual environment. Install python3-venv (Debian: apt-get install python3-venv) and run this again." >&2; exit 1; }
 fi
 say "installing packages (a few minutes the first time: Spark is large)"
-.venv/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,docs,kafka,nodes,picture,postgres,web]' -e lab
+.venv/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[delta,dev,docs,kafka,nodes,picture,postgres,web]' -e lab
 .venv/bin/python -m compileall -q src lab/src || true
 say "warming up Spark (once, half a minute)"
 .venv/bin/kigen warm >/dev/null || say "no class archive was written: Spark starts more slowly, everything else works"

@@ -293,6 +293,6 @@ def test_what_no_waiting_mends(server: Server, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_database_that_is_older_than_the_checkpoint(server: Server) -> None:
-    with pytest.raises(InputError, match="the checkpoint records 9 rows, but kigen_commits has 0"):
+    with pytest.raises(InputError, match="the checkpoint records 9 rows, and the output has 0"):
         current("older").open({"rows": 9})
     assert server.rows("SELECT to_regclass('older')") == [(None,)]

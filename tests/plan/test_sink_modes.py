@@ -54,7 +54,7 @@ def test_what_a_mode_gives(into: str, gives: str, key: tuple[int, ...]) -> None:
         ("csv (path = 'o.csv', mode = 'upsert')", "SELECT k FROM s [ROWS 3]", "option mode needs 'append' or 'changes'", "'upsert'"),
         ("keeper (mode = 'upsert')", "SELECT k FROM s [ROWS 3]", "mode 'upsert' needs option key", "'upsert'"),
         ("keeper (mode = 'upsert', key = 'room')", "SELECT k FROM s [ROWS 3]", "query q has no column room", "'room'"),
-        ("keeper (mode = 'upsert', key = 'k, K')", "SELECT k FROM s [ROWS 3]", "a key names each of its columns once", "'k, K'"),
+        ("keeper (mode = 'upsert', key = 'k, K')", "SELECT k FROM s [ROWS 3]", "key names each of its columns once", "'k, K'"),
         ("keeper (key = 'k')", "SELECT k FROM s [ROWS 3]", "key has no meaning with mode 'append'", "'k'"),
         ("keeper (mode = 'upsert', key = 'k')", "ISTREAM(SELECT k FROM s [ROWS 3])", "mode 'upsert' needs a relation, and query q is a stream", "'upsert'"),
         ("keeper (mode = 'upsert', key = 'n')", "SELECT CAST(NULL AS BIGINT) AS n, k FROM s [ROWS 3]", "column n is always NULL, so it cannot be a key", "'n'"),

@@ -20,6 +20,7 @@ from kigen.connectors.jsonl.sink import JsonlSink
 from kigen.connectors.jsonl.source import JsonlSource
 from kigen.connectors.kafka.source import KafkaSource
 from kigen.connectors.options import OptionError, check_names, path_of
+from kigen.connectors.parquet.partitioned import PartitionedParquetSink
 from kigen.connectors.parquet.sink import ParquetSink
 from kigen.connectors.parquet.source import ParquetSource
 from kigen.connectors.sink_base import Sink
@@ -28,7 +29,7 @@ from kigen.connectors.synthetic.source import SyntheticSource
 from kigen.connectors.table.source import TableSource
 from kigen.connectors.text_files import TextSource
 from kigen.plan.connector_specs import SINKS, SOURCES, ConnectorSpec, connector_named
-from kigen.plan.logical import Connector, SourceStream
+from kigen.plan.logical import Connector, SourceStream, columns_of
 from kigen.plan.types import Schema
 
 __all__ = ["SINKS", "SOURCES", "open_sink", "open_source"]
@@ -88,6 +89,13 @@ _SOURCES: dict[str, Callable[[_SourceRequest], Source]] = {
 }
 
 
+def _parquet_sink(asked: _SinkRequest) -> Sink:
+    parts = columns_of(asked.schema, str(asked.connector.option("partition_by", "")))
+    if parts:
+        return PartitionedParquetSink(asked.path, asked.schema, asked.is_stream, asked.changes, parts)
+    return ParquetSink(asked.path, asked.schema, asked.is_stream, asked.changes)
+
+
 def _sink_of_extra(asked: _SinkRequest, extra: str, package: str, maker: str) -> Sink:
     """Opens a sink that needs a package of an extra, which is imported only now."""
     try:
@@ -104,8 +112,9 @@ def _sink_of_extra(asked: _SinkRequest, extra: str, package: str, maker: str) ->
 _SINKS: dict[str, Callable[[_SinkRequest], Sink]] = {
     "console": lambda asked: ConsoleSink(asked.query, asked.schema, asked.is_stream, asked.changes),
     "csv": lambda asked: CsvSink(asked.path, asked.schema, asked.is_stream, asked.changes),
+    "delta": lambda asked: _sink_of_extra(asked, "delta", "deltalake", "DeltaSink"),
     "jsonl": lambda asked: JsonlSink(asked.path, asked.schema, asked.is_stream, asked.changes),
-    "parquet": lambda asked: ParquetSink(asked.path, asked.schema, asked.is_stream, asked.changes),
+    "parquet": _parquet_sink,
     "postgres": lambda asked: _sink_of_extra(asked, "postgres", "psycopg", "PostgresSink"),
 }
 

@@ -153,6 +153,10 @@ _POSTGRES = {
     "url_file": _PATH,
 }
 _URL = (("url_env", "url_file"),)
+_DELTA = {
+    "partition_by": _COLUMNS,
+    "compact_every": OptionKind("a whole number above 0", lambda v: _is_whole(v, 1), "100"),
+}
 
 CONNECTORS: dict[str, ConnectorSpec] = {
     spec.name: spec
@@ -176,6 +180,7 @@ CONNECTORS: dict[str, ConnectorSpec] = {
             suffixes=(".parquet",),
             writes_folder=True,
             modes=_CHANGES,
+            sink_options={"partition_by": _COLUMNS},
             source_options=_FOLLOWED,
         ),
         ConnectorSpec(
@@ -201,6 +206,7 @@ CONNECTORS: dict[str, ConnectorSpec] = {
             can_shed=False,
         ),
         ConnectorSpec("console", is_sink=True, modes=_CHANGES),
+        ConnectorSpec("delta", _FILE, "path", is_sink=True, writes_folder=True, modes=_CHANGES, sink_options=_DELTA),
         ConnectorSpec("postgres", _POSTGRES, "table", is_sink=True, modes=("append", "current"), needs=_URL),
     )
 }

@@ -18,8 +18,8 @@ from kigen.connectors.source_base import InputError
 from kigen.durable import WrittenFile, make_directories, move, remove, sync_directory
 from kigen.plan.types import Schema
 
-_PART = re.compile(r"part-([0-9]{5,})\.parquet")
-_TEMPORARY = re.compile(r"\.part-[0-9]+\.parquet\.tmp")
+PART = re.compile(r"part-([0-9]{5,})\.parquet")
+TEMPORARY = re.compile(r"\.part-[0-9]+\.parquet\.tmp")
 _LARGEST_WAITING = 64 << 20  # bytes
 _GROUP_ROWS = 1 << 19  # per row group, about
 
@@ -95,8 +95,8 @@ class ParquetSink(Sink):
         make_directories(self.path, self.syncs)
         self._waiting, self._parts = [], 0 if position is None else int(position["parts"])
         for name in os.listdir(self.path):
-            part = _PART.fullmatch(name)
-            if _TEMPORARY.fullmatch(name) or (part and int(part.group(1)) >= self._parts):
+            part = PART.fullmatch(name)
+            if TEMPORARY.fullmatch(name) or (part and int(part.group(1)) >= self._parts):
                 remove(os.path.join(self.path, name))
         missing = next((n for n in range(self._parts) if not os.path.exists(self._part(n))), None)
         if missing is not None:

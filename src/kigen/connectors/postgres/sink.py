@@ -1,9 +1,8 @@
 """Writes `INTO postgres (url_env = ..., table = ...)`: rows are appended, or the table holds what is true now.
 
 Each commit is one transaction, which also advances the number of rows in `kigen_commits`
-(kigen.connectors.postgres.tables). Rows come in an order that depends only on the input. So after a restart the sink
-leaves out the rows that the database has beyond the recorded position, and every row is there exactly once. The same
-check runs when the connection was lost during a commit.
+(kigen.connectors.postgres.tables, kigen.connectors.numbered_sink). It begins by looking at that number, since a
+connection may be lost after a commit and before its answer.
 
 With `mode = 'current'` only the last change per key of a commit is sent. A new checkpoint begins with an empty table.
 With `append`, rows of earlier runs stay.
@@ -19,58 +18,43 @@ from psycopg import sql
 
 from kigen.connectors.csv.lines import csv_lines
 from kigen.connectors.encoding import output_columns, times_of
+from kigen.connectors.numbered_sink import NumberedSink
 from kigen.connectors.options import OptionError, secret_of
 from kigen.connectors.postgres.database import Connection, Database
 from kigen.connectors.postgres.tables import Commits, Table
-from kigen.connectors.sink_base import Sink, SinkPosition
-from kigen.connectors.source_base import InputError
 from kigen.plan.logical import Connector, columns_of
 from kigen.plan.types import Schema
 
 _STAGE = sql.Identifier("kigen_stage")
 
 
-class PostgresSink(Sink):
+class PostgresSink(NumberedSink):
     commit_interval_us = 100_000
 
     def __init__(self, connector: Connector, query: str, schema: Schema, is_stream: bool, directory: str) -> None:
-        key = columns_of(schema, str(connector.option("key", "")))
-        super().__init__(schema, is_stream, changes=bool(key))
-        self._connector, self._query, self._directory, self._key = connector, query, directory, key
-        self._owner = f"query '{query}'"
-        times = () if key else times_of(is_stream)
-        self._table = Table(str(connector.option("table")), schema, times, key, self._owner)
+        self._key = columns_of(schema, str(connector.option("key", "")))
+        super().__init__(f"query '{query}'", schema, is_stream, changes=bool(self._key))
+        self._connector, self._query, self._directory = connector, query, directory
+        times = () if self._key else times_of(is_stream)
+        self._table = Table(str(connector.option("table")), schema, times, self._key, self._owner)
         self._database: Database | None = None
         self._commits: Commits | None = None
-        self._waiting: list[pa.Table] = []
-        self._rows = 0  # given to `write`, in all
-        self._skip = 0  # rows to come that the database has already
 
-    def open(self, position: SinkPosition | None) -> None:
-        recorded = 0 if position is None else int(position["rows"])
+    def _open(self, recorded: int) -> int:
         url = secret_of(self._owner, self._connector, "url", self._directory)
         if url is None:
             raise OptionError(f"{self._owner}: connector 'postgres' needs url_env or url_file", "url_env")
         self._database = Database(url, self._owner)
         self._commits = Commits(self.run_name, self._query, self._table.name)
-        try:
-            stored = self._database.run(lambda connection: self._prepare(connection, recorded))
-        except BaseException:
-            self.close()
-            raise
-        self._waiting, self._rows, self._skip = [], recorded, stored - recorded
+        return self._database.run(lambda connection: self._prepare(connection, recorded))
 
     def _prepare(self, connection: Connection, recorded: int) -> int:
-        """Makes the tables, and returns how many rows of this output the database has: at least `recorded`."""
+        """Makes the tables, and returns how many rows of this output the database has."""
         assert self._commits is not None
         self._commits.make(connection)
         self._table.make_or_check(connection)
         stored = self._commits.rows(connection)
-        if (stored or 0) < recorded:
-            raise InputError(
-                f"{self._owner}: the checkpoint records {recorded} rows, but kigen_commits has {stored or 0}: the "
-                "database is older than the checkpoint. Restore both from the same time, or use a new --checkpoint"
-            )
+        self._require(stored or 0, recorded)
         if stored is not None:
             return stored
         self._commits.start(connection)
@@ -78,26 +62,15 @@ class PostgresSink(Sink):
             connection.execute(sql.SQL("DELETE FROM {}").format(self._table.place))
         return 0
 
-    def write(self, table: pa.Table) -> None:
-        self._rows += table.num_rows
-        old = min(self._skip, table.num_rows)
-        self._skip -= old
-        if table.num_rows > old:
-            self._waiting.append(table.slice(old))
+    def _store(self, rows: pa.Table, reached: int) -> None:
+        assert self._database is not None, "open first"
+        self._database.run(lambda connection: self._transact(connection, rows, reached))
 
-    def commit(self) -> SinkPosition:
-        if self._waiting:
-            assert self._database is not None, "open first"
-            rows = pa.concat_tables(self._waiting)
-            self._database.run(lambda connection: self._store(connection, rows))
-            self._waiting = []
-        return {"rows": self._rows}
-
-    def _store(self, connection: Connection, rows: pa.Table) -> None:
+    def _transact(self, connection: Connection, rows: pa.Table, reached: int) -> None:
         """Writes the rows and advances the commit. Does nothing if that has happened already: the connection was lost
         before the answer came."""
         assert self._commits is not None
-        if self._commits.rows(connection) == self._rows:
+        if self._commits.rows(connection) == reached:
             return
         if not self.syncs:
             connection.execute("SET LOCAL synchronous_commit TO off")
@@ -105,7 +78,7 @@ class PostgresSink(Sink):
             self._merge(connection, rows)
         else:
             self._copy(connection, self._table.place, self._table.names, self._lines(rows))
-        self._commits.advance(connection, self._rows)
+        self._commits.advance(connection, reached)
 
     def _lines(self, rows: pa.Table) -> Iterator[memoryview]:
         return csv_lines(output_columns(rows, self.schema, self.is_stream, self.changes))

@@ -32,6 +32,9 @@ def check_mode(source: Source, decl: QueryDecl, query: Query) -> None:
     """Raises CqlError if the mode of INTO does not fit the query."""
     if query.into is None or decl.into is None:
         return
+    parts = query.into.option("partition_by")
+    if parts is not None:
+        _check_columns(source, _span(decl.into, "partition_by"), str(parts), query, "partition_by")
     key = query.into.option("key")
     if query.mode not in _BY_KEY:
         if key is not None:
@@ -49,14 +52,19 @@ def check_mode(source: Source, decl: QueryDecl, query: Query) -> None:
     _check_key(source, _span(decl.into, "key"), str(key), query)
 
 
-def _check_key(source: Source, span: Span, key: str, query: Query) -> None:
+def _check_columns(source: Source, span: Span, written: str, query: Query, option: str) -> None:
     names = [column.name for column in query.schema]
-    wanted = [name.strip() for name in key.split(",") if name.strip()]
+    wanted = [name.strip() for name in written.split(",") if name.strip()]
     for name in wanted:
         if name.lower() not in {known.lower() for known in names}:
             raise source.error(span, f"query {query.name} has no column {name}", suggest(name, names, "columns here"))
     if len({name.lower() for name in wanted}) < len(wanted) or not wanted:
-        raise source.error(span, "a key names each of its columns once", f"write key = '{names[0]}'")
+        raise source.error(span, f"{option} names each of its columns once", f"write {option} = '{names[0]}'")
+
+
+def _check_key(source: Source, span: Span, key: str, query: Query) -> None:
+    _check_columns(source, span, key, query, "key")
+    names = [column.name for column in query.schema]
     for place in query.key:
         if isinstance(query.root, Project) and _NULL.fullmatch("".join(query.root.exprs[place].sql.split())):
             message = f"column {names[place]} is always NULL, so it cannot be a key"

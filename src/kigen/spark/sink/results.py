@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kigen.connectors import open_sink
+from kigen.connectors.parquet.partitioned import PartitionedParquetSink
 from kigen.connectors.parquet.sink import ParquetSink
 from kigen.plan.logical import Connector, Query
 
@@ -44,18 +45,21 @@ def read_dataframe(spark: SparkSession, sink: ParquetSink) -> DataFrame:
     if not _parts(sink):
         return spark.createDataFrame([], schema)
     path = "file://" + _GLOB.sub(r"\\\1", str(Path(sink.path).absolute()))
-    return spark.read.schema(schema).option("datetimeRebaseMode", "CORRECTED").parquet(path)
+    frame = spark.read.schema(schema).option("datetimeRebaseMode", "CORRECTED").parquet(path)
+    return frame.select(*(f"`{name.replace('`', '``')}`" for name in schema.names))  # partitions would come last
 
 
 def read_arrow(sink: ParquetSink) -> pa.Table:
     """Returns the rows in the sink's files as a table; times are in UTC."""
+    if isinstance(sink, PartitionedParquetSink):
+        return sink.read().cast(_zoned(sink.arrow_schema))
     parts = [pq.read_table(part) for part in _parts(sink)]
     table = pa.concat_tables(parts) if parts else sink.arrow_schema.empty_table()
     return table.cast(_zoned(sink.arrow_schema))
 
 
 def _parts(sink: ParquetSink) -> list[Path]:
-    return sorted(Path(sink.path).glob("part-*.parquet"))
+    return sorted(Path(sink.path).rglob("part-*.parquet"))
 
 
 def _zoned(schema: pa.Schema) -> pa.Schema:

@@ -1,0 +1,1 @@
+"""Writes results into Delta tables."""
