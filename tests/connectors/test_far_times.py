@@ -15,7 +15,8 @@ from kigen.connectors.ahead import without_far
 from kigen.connectors.source_base import InputError, LiveSource, Rows
 from kigen.language import CqlErrors
 from kigen.lifetimes.blocks import BEFORE_TIME, FOREVER, StreamBlock
-from kigen.lifetimes.windows.window_operators import later, make_window
+from kigen.lifetimes.windows.kinds import make_window
+from kigen.lifetimes.windows.window_operators import later
 from kigen.plan import bind
 from kigen.plan.logical import SourceStream, Window, WindowKind
 

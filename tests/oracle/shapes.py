@@ -64,14 +64,15 @@ class Expr:
 
 @dataclass(frozen=True)
 class Window:
-    """A window. `kind` is RANGE, ROWS, PARTITION, NOW or UNBOUNDED; `size` is in microseconds or rows; `text` is what
-    the brackets contain."""
+    """A window. `kind` is RANGE, ROWS, PARTITION, SESSION, UNTIL, NOW or UNBOUNDED; `size` is in microseconds or rows;
+    `until` is the column of UNTIL; `text` is what the brackets contain."""
 
     kind: str
     text: str
     size: int = 0
     slide: int | None = None
     partition: tuple[int, ...] = ()
+    until: int = -1
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from oracle.data import Scale, draw_stream
 from oracle.expressions import MOST_ROWS_BITS, Expressions, joined
 from oracle.generate import _with_results
 from oracle.queries import Queries
-from oracle.shapes import Agg, App, Expr, First, Query, Select, Stream, Windowed
+from oracle.shapes import Agg, App, Col, Expr, First, Query, Select, Stream, Window, Windowed
 from oracle.sources import Drawn, From
 
 DIRECTIONS = ("", " DESC", " ASC NULLS FIRST", " DESC NULLS FIRST", " NULLS LAST")
@@ -44,6 +44,24 @@ class SqlQueries(Queries):
         select, cols, card = super()._select(depth, types, noise and not first, top)
         assert isinstance(select, Select)
         return (replace(select, first=self._first(len(cols))) if first else select), cols, card
+
+    def _window(self, cols: Sequence[Col], rows: float) -> tuple[Window, float]:
+        rng = self.rng
+        roll = rng.random()
+        size = rng.choice((1, 2, 3, 5)) * self.scale.unit + rng.choice((0, 0, 1))
+        parts = tuple(rng.sample(range(len(cols)), rng.randint(1, min(2, len(cols)))))
+        by = f"PARTITION BY {', '.join(cols[k].name for k in parts)} "
+        if roll < 0.12:
+            return Window("SESSION", f"SESSION {self._spelled(size)}", size), rows
+        if roll < 0.25:
+            return Window("SESSION", f"{by}SESSION {self._spelled(size)}", size, partition=parts), rows
+        if roll < 0.3:
+            return Window("RANGE", f"{by}RANGE {self._spelled(size)}", size), rows
+        stamps = [k for k, c in enumerate(cols) if c.type == "TIMESTAMP"]
+        if roll < 0.5 and stamps:
+            until = rng.choice(stamps)
+            return Window("UNTIL", f"UNTIL {cols[until].name}", until=until), rows
+        return super()._window(cols, rows)
 
     def _first(self, columns: int) -> First:
         rng = self.rng

@@ -33,6 +33,12 @@ def lifetimes(window: Window, tuples: Sequence[Tuple]) -> list[Interval]:
             dies = t + 1
         elif window.kind in ("ROWS", "PARTITION") and place + window.size < len(arrivals[key]):
             dies = arrivals[key][place + window.size]
+        elif window.kind == "SESSION":
+            times = arrivals[key][place:]
+            ends = [a for a, b in zip(times, [*times[1:], None], strict=True) if b is None or b - a >= window.size]
+            dies = ends[0] + window.size
+        elif window.kind == "UNTIL":
+            dies = row[window.until]
         if dies is None or born < dies:
             found.append((row, born, dies))
     return found

@@ -70,8 +70,8 @@ class TableDecl:
 
 @dataclass(frozen=True)
 class WindowDecl:
-    """A window after a table name. `kind` is RANGE, ROWS, PARTITION, NOW or UNBOUNDED; `size` is microseconds or rows.
-    Stored in `meta["window"]` of the table."""
+    """A window after a table name. `kind` is RANGE, ROWS, PARTITION, SESSION, UNTIL, NOW or UNBOUNDED; `size` is
+    microseconds or rows. `partition` of an UNTIL window is its column. Stored in `meta["window"]` of the table."""
 
     kind: str
     span: Span

@@ -25,8 +25,8 @@ UNITS_US: dict[str, int] = {
     "HOUR": 3_600_000_000,
 }
 WINDOW_HINT = (
-    "write [RANGE n SECONDS], [RANGE n SECONDS SLIDE m SECONDS], [ROWS n], [PARTITION BY c ROWS n], [NOW] "
-    "or [UNBOUNDED]"
+    "write [RANGE n SECONDS], [RANGE n SECONDS SLIDE m SECONDS], [ROWS n], [PARTITION BY c ROWS n], "
+    "[SESSION n SECONDS], [UNTIL column], [NOW] or [UNBOUNDED]"
 )
 LARGEST_COUNT = 10**15  # rows in a window
 LONGEST_US = 3_000 * 365 * 86_400 * 10**6  # length of a window: times stay within four-digit years
@@ -56,25 +56,35 @@ class CqlBaseParser(PlacedParser):
     def window(self) -> WindowDecl:
         opening = self._curr.start
         self._advance()
-        kind, size, slide, partition = self._curr.text.upper(), 0, None, list[Name]()
-        if self._match_texts(("NOW", "UNBOUNDED")):
-            pass
+        kind, size, slide, partition = "", 0, None, list[Name]()
+        if self._match(TokenType.PARTITION_BY):
+            partition = self.names("a column")
+        word = self._curr.text.upper()
+        if not partition and self._match_texts(("NOW", "UNBOUNDED")):
+            kind = word
+        elif not partition and self._match_text_seq("UNTIL"):
+            kind, partition = word, [self.name("a TIMESTAMP column")]
         elif self._match_text_seq("RANGE"):
+            kind = word
             size = self.duration("a RANGE window", zero="write [NOW] for the tuples of one instant")
             if self._match_text_seq("SLIDE"):
                 slide = self.duration("SLIDE", zero="leave SLIDE out for a window that moves with every tuple")
+        elif self._match_text_seq("SESSION"):
+            kind, size = word, self.duration("a SESSION window")
         elif self._match_text_seq("ROWS"):
-            size = self.count("a ROWS window")
-        elif self._match(TokenType.PARTITION_BY):
-            kind, partition = "PARTITION", self.names("a column")
-            if not self._match_text_seq("ROWS"):
-                raise self.fail(f"expected ROWS n, found {self.found()}", hint="write [PARTITION BY c, ... ROWS n]")
-            size = self.count("a PARTITION BY window")
+            kind, size = ("PARTITION" if partition else word), self.count(f"a {self._rows_window(partition)} window")
+        elif partition:
+            hint = "write [PARTITION BY c, ... ROWS n], or SESSION n SECONDS in place of ROWS n"
+            raise self.fail(f"expected ROWS n, found {self.found()}", hint=hint)
         else:
             raise self.fail(f"expected a window, found {self.found()}", hint=WINDOW_HINT)
         if not self._match(TokenType.R_BRACKET):
             raise self.fail(f"expected ] at the end of the window, found {self.found()}", hint=WINDOW_HINT)
         return WindowDecl(kind, (opening, self._prev.end + 1), size, slide, tuple(partition))
+
+    @staticmethod
+    def _rows_window(partition: list[Name]) -> str:
+        return "PARTITION BY" if partition else "ROWS"
 
     # --- numbers, durations, names --------------------------------------------------------------------------------
 

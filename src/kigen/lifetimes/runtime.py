@@ -29,7 +29,7 @@ from kigen.lifetimes.operator_spec import OperatorContext
 from kigen.lifetimes.registry import spec_of
 from kigen.lifetimes.results.writers import writers_of
 from kigen.lifetimes.sweeps.time_cuts import cut
-from kigen.plan.logical import App, PlanNode, Query, Received, Scan
+from kigen.plan.logical import App, PlanNode, Query, Received, Scan, Window
 from kigen.plan.tasks import Task
 
 Give = Callable[[str, pa.Table], None]  # takes results of a query, by the name of the output
@@ -122,10 +122,20 @@ class TaskRuntime:
                 self._advance(stop, give)
             for query in ending:
                 self._finish(query, self._last(query), give)
+        self._count_never_alive(result)
         result.outputs = {name: pa.concat_tables(tables) for name, tables in outputs.items()}
         result.finished = self.finished
         result.next_event_us = self.next_event_us
         return result
+
+    def _count_never_alive(self, result: StepResult) -> None:
+        """Adds the tuples that an UNTIL window let go at once to the late ones of the queries that read it."""
+        for node, operator in zip(self._nodes, self._operators, strict=True):
+            if isinstance(node, Window) and operator.never_alive:
+                for query in self.task.queries:
+                    if node in query.root.walk():
+                        result.counts[query.name]["late"] += operator.never_alive
+                operator.never_alive = 0
 
     @property
     def next_event_us(self) -> int | None:

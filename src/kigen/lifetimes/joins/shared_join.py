@@ -36,7 +36,7 @@ from kigen.lifetimes.joins.pairing import JoinScope
 from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.operator_spec import OperatorContext, OperatorSpec
 from kigen.lifetimes.select import FilterOperator, ProjectOperator
-from kigen.lifetimes.windows.window_operators import make_window
+from kigen.lifetimes.windows.kinds import make_window
 from kigen.plan.logical import Filter, PlanNode, Project, WindowKind
 from kigen.plan.shared_joins.share_nodes import SharedJoin, window_below
 

@@ -9,6 +9,8 @@ last rows of each partition.
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from kigen.lifetimes.blocks import (
     BEFORE_TIME,
@@ -25,8 +27,10 @@ from kigen.lifetimes.blocks import (
 from kigen.lifetimes.chunks import State, chunk_of
 from kigen.lifetimes.codec import StateFormatError
 from kigen.lifetimes.keys.groups import Groups
+from kigen.lifetimes.live_tuples import expand
 from kigen.lifetimes.operator import Message, Operator
 from kigen.plan.logical import Window, WindowKind
+from kigen.plan.types import arrow_schema
 
 
 class WindowOperator(Operator):
@@ -34,6 +38,8 @@ class WindowOperator(Operator):
     replica has."""
 
     ordered = True
+    never_alive = 0  # tuples that were never alive, since the last question; for windows that can tell
+    ids: Ints | None = None  # of the tuples that the last step gave, where they are not the holders
 
     def __init__(self, node: Window, number: int) -> None:
         self.node = node
@@ -66,9 +72,25 @@ class UnboundedWindow(WindowOperator):
         return Block(stream.columns, stream.at, np.full(count, FOREVER), np.full(count, NO_HOLDER), Fills.none())
 
 
+class UntilWindow(WindowOperator):
+    """UNTIL column: a tuple dies at the time in its column; NULL: never. A tuple whose time is not after its own
+    timestamp is never alive, and is counted."""
+
+    def step(self, inputs: list[Message], now: int) -> Block:
+        (stream,) = inputs
+        column = stream.columns.column(self.node.partition[0]).view(pa.int64())
+        end = np.asarray(pc.fill_null(column, int(FOREVER)).to_numpy(zero_copy_only=False))
+        holder = np.where(end == FOREVER, NO_HOLDER, stream.sequence + self._base)
+        alive = stream.at < end
+        self.never_alive += len(stream) - int(alive.sum())
+        self.ids = (stream.sequence + self._base)[alive]
+        return Block(stream.columns, stream.at, end, holder, Fills.none()).filter(alive)
+
+
 class SlidingWindow(WindowOperator):
     """RANGE n SLIDE m: a tuple is born at the first multiple of m not before its timestamp, and dies at the first one
-    not before timestamp + n. Tuples whose birth lies ahead are kept until time reaches it."""
+    not before timestamp + n. Tuples whose birth lies ahead are kept until time reaches it. With bounds, each stretch
+    between two multiples is a tuple of its own."""
 
     def __init__(self, node: Window, number: int) -> None:
         super().__init__(node, number)
@@ -83,10 +105,23 @@ class SlidingWindow(WindowOperator):
         start, end = np.where(stream.at > last, FOREVER, start), later(stream.at, self.node.size)
         end = np.where(end > last, FOREVER, -(-np.minimum(end, last) // slide) * slide)
         born = Block(stream.columns, start, end, stream.sequence + self._base, Fills.none()).filter(start < end)
-        everything = Block.concat([self._ahead, born])
+        everything = Block.concat([self._ahead, self._cut(born, slide) if self.node.bounds else born])
         ready = everything.start < now
         self._ahead = everything.filter(~ready)
         return everything.filter(ready)
+
+    def _cut(self, born: Block, slide: int) -> Block:
+        """Cuts lifetimes at the multiples of the slide, and adds the multiples around each stretch as columns."""
+        pieces = (born.end - born.start) // slide
+        most = -(-self.node.size // slide) + 1
+        number = expand(np.zeros_like(pieces), pieces)
+        row = np.repeat(np.arange(len(born)), pieces)
+        start = born.start[row] + number * slide
+        arrays = [column.take(pa.array(row)) for column in born.columns.columns]
+        arrays += [pa.array(times).view(pa.timestamp("us")) for times in (start, start + slide)]
+        columns = pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(self.node.schema))
+        holder = (born.holder[row] - self._base) * most + number + self._base
+        return Block(columns, start, start + slide, holder, Fills.none())
 
     @property
     def next_event(self) -> int:
@@ -167,18 +202,3 @@ class PartitionRowsWindow(WindowOperator):
     @property
     def held(self) -> int:
         return len(self._key)
-
-
-def make_window(node: Window, number: int, secret: int = 0) -> WindowOperator:
-    """Builds the window operator of the direct method for a window node."""
-    if node.kind is WindowKind.RANGE and node.slide_us is not None:
-        return SlidingWindow(node, number)
-    if node.kind is WindowKind.PARTITION_ROWS:
-        return PartitionRowsWindow(node, number, secret)
-    kinds = {
-        WindowKind.RANGE: RangeWindow,
-        WindowKind.NOW: RangeWindow,
-        WindowKind.UNBOUNDED: UnboundedWindow,
-        WindowKind.ROWS: RowsWindow,
-    }
-    return kinds[node.kind](node, number)

@@ -16,6 +16,7 @@ from kigen.plan.binder.aggregate_calls import Call, CallBinder
 from kigen.plan.binder.expressions.binding import AGGREGATES, check_scalar, place_of, resolve, typed
 from kigen.plan.binder.expressions.terms import Ref, Term, same
 from kigen.plan.binder.from_clause.conjuncts import Base
+from kigen.plan.binder.from_clause.window_bounds import shown
 from kigen.plan.binder.scope import Scope
 from kigen.plan.logical import Aggregate, Expr, PlanNode, Project, Window
 
@@ -77,6 +78,7 @@ class Grouping:
         raise self.ungrouped(column.name, span)
 
     def ungrouped(self, name: str, span: tuple[int, int]) -> CqlError:
+        name = shown(name)
         hint = (
             f"write GROUP BY {name}, or an aggregate as in MAX({name})"
             if not self.keys

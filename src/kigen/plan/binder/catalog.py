@@ -15,13 +15,15 @@ from kigen.language.declarations import QueryDecl, WindowDecl
 from kigen.language.errors import CqlError, CqlErrors, suggest
 from kigen.plan.binder.scope import Relation
 from kigen.plan.estimates import declared_rates
-from kigen.plan.logical import PlanNode, Query, Scan, SourceStream, Table, Window, WindowKind
+from kigen.plan.logical import WINDOW_END, WINDOW_START, PlanNode, Query, Scan, SourceStream, Table, Window, WindowKind
 from kigen.plan.types import Type
 
 _KINDS = {
     "RANGE": WindowKind.RANGE,
     "ROWS": WindowKind.ROWS,
     "PARTITION": WindowKind.PARTITION_ROWS,
+    "SESSION": WindowKind.SESSION,
+    "UNTIL": WindowKind.UNTIL,
     "NOW": WindowKind.NOW,
     "UNBOUNDED": WindowKind.UNBOUNDED,
 }
@@ -92,9 +94,9 @@ class Catalog:
                 )
             return self.tables[key]
         if key in self.streams:
-            return self._stream(self.streams[key], window, span)
+            return self._stream(self.streams[key], window, span, bool(table.meta.get("bounds")))
         if key in self.declared:
-            return self._query(table.name, window, span)
+            return self._query(table.name, window, span, bool(table.meta.get("bounds")))
         if key in self.names:
             raise AlreadyReported
         raise self.source.error(
@@ -103,7 +105,7 @@ class Catalog:
             suggest(table.name, self.names.values(), "streams and queries"),
         )
 
-    def _stream(self, stream: SourceStream, window: WindowDecl | None, span: Span) -> Relation:
+    def _stream(self, stream: SourceStream, window: WindowDecl | None, span: Span, bounds: bool) -> Relation:
         if stream.table:
             if window is not None:
                 raise self.source.error(
@@ -112,9 +114,9 @@ class Catalog:
             return Relation(Table(Scan(stream.name, stream.schema)), tuple(c.name for c in stream.schema))
         if window is None:
             raise self._missing_window(stream.name, f"stream {stream.name}", span)
-        return self._windowed(Scan(stream.name, stream.schema), window)
+        return self._windowed(Scan(stream.name, stream.schema), window, bounds)
 
-    def _query(self, name: str, window: WindowDecl | None, span: Span) -> Relation:
+    def _query(self, name: str, window: WindowDecl | None, span: Span, bounds: bool) -> Relation:
         key = name.lower()
         if key in self._open:
             cycle = [*self._open[self._open.index(key) :], key]
@@ -138,7 +140,7 @@ class Catalog:
             raise self._missing_window(
                 query.name, f"query {query.name} produces a stream ({kind.kind if kind else 'ISTREAM'}), which", span
             )
-        return self._windowed(query.root, window)
+        return self._windowed(query.root, window, bounds)
 
     def _missing_window(self, name: str, what: str, span: Span) -> CqlError:
         return self.source.error(
@@ -147,7 +149,7 @@ class Catalog:
             f"write {name} [RANGE n SECONDS], {name} [ROWS n], {name} [NOW] or {name} [UNBOUNDED]",
         )
 
-    def _windowed(self, node: PlanNode, window: WindowDecl) -> Relation:
+    def _windowed(self, node: PlanNode, window: WindowDecl, bounds: bool) -> Relation:
         names = tuple(c.name for c in node.schema)
         lower = [n.lower() for n in names]
         partition: list[int] = []
@@ -157,8 +159,16 @@ class Catalog:
                     column.span, f"unknown column {column.text}", suggest(column.text, names, "columns here")
                 )
             partition.append(lower.index(column.text.lower()))
-        kept = tuple(dict.fromkeys(partition))
-        return Relation(Window(node, _KINDS[window.kind], window.size, window.slide_us, kept, window.span), names)
+        kind = _KINDS[window.kind]
+        if kind is WindowKind.UNTIL and node.schema[partition[0]].type is not Type.TIMESTAMP:
+            (column,) = window.partition
+            stamps = [c.name for c in node.schema if c.type is Type.TIMESTAMP]
+            message = f"UNTIL needs a TIMESTAMP column, {column.text} is {node.schema[partition[0]].type}"
+            raise self.source.error(column.span, message, suggest(column.text, stamps, "TIMESTAMP columns here"))
+        # A tuple of a RANGE window lives as long in its partition as in all.
+        kept = () if kind is WindowKind.RANGE else tuple(dict.fromkeys(partition))
+        made = Window(node, kind, window.size, window.slide_us, kept, window.span, bounds)
+        return Relation(made, (*names, WINDOW_START, WINDOW_END) if bounds else names)
 
 
 def type_named(text: str) -> Type | None:

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from kigen.language.app_text import Source, Span, span_of
 from kigen.language.errors import CqlError, suggest
-from kigen.plan.logical import Expr, PlanNode, Project
+from kigen.plan.logical import WINDOW_END, WINDOW_START, Expr, PlanNode, Project
 from kigen.plan.types import Type
 
 
@@ -87,14 +87,15 @@ class Scope:
 
     def tables(self) -> tuple[tuple[str, tuple[tuple[str, Type], ...]], ...]:
         return tuple(
-            (i.alias or f"unnamed{k}", tuple(zip(i.relation.names, i.relation.types, strict=True)))
+            (i.alias or f"unnamed{k}", _shown_columns(i.relation))
             for k, i in enumerate(self.inputs)
             if i.offset not in self.hidden
         )
 
     def star(self, table: exp.Identifier | None = None) -> list[tuple[int, str]]:
         inputs = self.inputs if table is None else [self._input(table)]
-        columns = [(i.offset + k, name) for i in inputs for k, name in enumerate(i.relation.names)]
+        every = [(i.offset + k, name) for i in inputs for k, name in enumerate(i.relation.names)]
+        columns = [(position, name) for position, name in every if name not in (WINDOW_START, WINDOW_END)]
         if table is not None:
             return columns
         fused = self.hidden | set(self.fused.values())
@@ -122,7 +123,7 @@ class Scope:
         table = column.args.get("table")
         known = self.names if table is None else self._input(table).relation.names
         where = "" if table is None else f" in {table.name}"
-        shown = [name for name in (*known, *extra) if not name.startswith("\0")]
+        shown = [name for name in (*known, *extra) if not name.startswith(("\0", "\1"))]
         hint = suggest(column.name, dict.fromkeys(shown), "columns here")
         span = self._span(column) if table is None else span_of(column.this) or self._span(column)
         return self.source.error(span, f"unknown column {column.name}{where}", hint)
@@ -144,3 +145,8 @@ class Scope:
 
     def _span(self, node: exp.Expr) -> Span:
         return span_of(node) or (0, 1)
+
+
+def _shown_columns(relation: Relation) -> tuple[tuple[str, Type], ...]:
+    pairs = zip(relation.names, relation.types, strict=True)
+    return tuple((name, kind) for name, kind in pairs if name not in (WINDOW_START, WINDOW_END))

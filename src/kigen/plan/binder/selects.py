@@ -21,6 +21,7 @@ from kigen.plan.binder.expressions.duckdb_types import label
 from kigen.plan.binder.expressions.terms import Term
 from kigen.plan.binder.from_clause.conjuncts import Base, conjuncts
 from kigen.plan.binder.from_clause.joins import filtered
+from kigen.plan.binder.from_clause.window_bounds import bind_window_bounds, shown
 from kigen.plan.binder.outputs import project, unique
 from kigen.plan.binder.scope import Relation, Scope
 from kigen.plan.binder.subqueries.binding import BindBody
@@ -72,6 +73,7 @@ class SelectBinder(RowsBinder):
             raise self.source.error(
                 place_of(self.source, self.select), "a query needs FROM", "write SELECT ... FROM stream [window]"
             )
+        bind_window_bounds(self.source, self.select)
         self.sources.bind(self.select)
         with self.errors.collect():
             self.items = self._expand()
@@ -134,7 +136,7 @@ class SelectBinder(RowsBinder):
             position = self.scope.find(node)
             if position in self.subqueries.marks:
                 return self.source.slice(item.span)
-            return node.name if position is None else self.scope.names[position]
+            return shown(node.name if position is None else self.scope.names[position])
         text = self.source.slice(item.span)
         return label(text, self.scope.tables()) or text
 

@@ -9,7 +9,17 @@ from kigen.plan.logical.node import BinaryNode, PlanNode, UnaryNode
 from kigen.plan.logical.relational import Aggregate, Filter, Join, Project
 from kigen.plan.logical.sets import Distinct, Except, Intersect, Matching, OuterJoin, UnionAll
 from kigen.plan.logical.single_row import SingleRow
-from kigen.plan.logical.streams import Received, Scan, StreamKind, Table, ToStream, Window, WindowKind
+from kigen.plan.logical.streams import (
+    WINDOW_END,
+    WINDOW_START,
+    Received,
+    Scan,
+    StreamKind,
+    Table,
+    ToStream,
+    Window,
+    WindowKind,
+)
 from kigen.plan.logical.terms import BIRTH, Agg, AggFunc, Comparison, Expr, Place, SortKey
 from kigen.plan.logical.top import TopN
 
@@ -19,6 +29,8 @@ __all__ = [
     "LINES",
     "LINK",
     "UPSERTS",
+    "WINDOW_END",
+    "WINDOW_START",
     "Agg",
     "AggFunc",
     "Aggregate",

@@ -10,15 +10,19 @@ from kigen.plan.durations import duration_text
 from kigen.plan.estimates import DEFAULT_RATE, ENDLESS, Rates
 from kigen.plan.logical.node import PlanNode, UnaryNode
 from kigen.plan.logical.terms import Place
-from kigen.plan.types import Schema
+from kigen.plan.types import Column, Schema, Type
 
-_WINDOW_WORDS = re.compile(r"\b(range|slide|rows|partition by|now|unbounded)\b")
+_WINDOW_WORDS = re.compile(r"\b(range|slide|rows|partition by|session|until|now|unbounded)\b")
+# What the binder calls the columns of a SLIDE window with `bounds`; no user writes such names.
+WINDOW_START, WINDOW_END = "\1window_start", "\1window_end"
 
 
 class WindowKind(Enum):
     RANGE = "RANGE"
     ROWS = "ROWS"
     PARTITION_ROWS = "PARTITION BY ROWS"
+    SESSION = "SESSION"
+    UNTIL = "UNTIL"
     NOW = "NOW"
     UNBOUNDED = "UNBOUNDED"
 
@@ -81,17 +85,24 @@ class Table(UnaryNode):
 
 @dataclass(frozen=True)
 class Window(UnaryNode):
-    """Turns a stream (Scan or ToStream) into a relation. `size` is microseconds for RANGE, rows for ROWS and
-    PARTITION_ROWS, else 0."""
+    """Turns a stream (Scan or ToStream) into a relation. `size` is microseconds for RANGE and SESSION, rows for ROWS
+    and PARTITION_ROWS, else 0. `partition` are the columns of PARTITION BY, or the column of UNTIL. With `bounds`, a
+    SLIDE window has two more columns: the multiples of the slide around the instant. Its tuples are then cut there."""
 
     kind: WindowKind
     size: int = 0
     slide_us: int | None = None
     partition: tuple[int, ...] = ()
     place: Place | None = field(default=None, compare=False, repr=False)
+    bounds: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        added = [Column(f"{name[1:]}()", Type.TIMESTAMP) for name in (WINDOW_START, WINDOW_END) if self.bounds]
+        return self.child.schema + tuple(added)
 
     def label(self) -> str:
-        return f"window {self.window_text()}"
+        return f"window {self.window_text()}" + (" with bounds" if self.bounds else "")
 
     def window_text(self) -> str:
         if self.kind is WindowKind.RANGE:
@@ -99,8 +110,13 @@ class Window(UnaryNode):
             return f"range {duration_text(self.size)}{slide}"
         if self.kind is WindowKind.ROWS:
             return f"rows {self.size}"
+        columns = ", ".join(self.schema[p].name for p in self.partition)
         if self.kind is WindowKind.PARTITION_ROWS:
-            return f"partition by {', '.join(self.schema[p].name for p in self.partition)} rows {self.size}"
+            return f"partition by {columns} rows {self.size}"
+        if self.kind is WindowKind.SESSION:
+            return f"{f'partition by {columns} ' if columns else ''}session {duration_text(self.size)}"
+        if self.kind is WindowKind.UNTIL:
+            return f"until {columns}"
         return str(self.kind.value).lower()
 
     def rows_text(self) -> str:
@@ -125,10 +141,10 @@ class Window(UnaryNode):
             return 1.0
         if self.kind is WindowKind.UNBOUNDED:
             return ENDLESS
-        if self.kind is WindowKind.RANGE:
+        if self.kind in (WindowKind.RANGE, WindowKind.SESSION):  # a session lasts longer, nobody knows how much
             rate = rates.get(self.child.stream, DEFAULT_RATE) if isinstance(self.child, Scan) else DEFAULT_RATE
             return max(1.0, rate * (self.size + (self.slide_us or 0) / 2) / 1e6)
-        return self.size * DEFAULT_RATE  # PARTITION BY: the number of partitions is not known
+        return max(1, self.size) * DEFAULT_RATE  # PARTITION BY, UNTIL: partitions and lengths are not known
 
     def most_rows(self, rates: Rates) -> float:
         return self.rows_alive(rates)

@@ -55,10 +55,13 @@ def place_of(source: Source, node: exp.Expr) -> Span:
     inner = [s for s in (span_of(n) for n in node.walk()) if s is not None]
     if inner:
         return min(s[0] for s in inner), max(s[1] for s in inner)
-    around = span_of(node.parent) if isinstance(node.parent, AGGREGATES) else None
-    if around is not None:  # NULL, TRUE ...: a word without a place in the parser, alone in the parentheses
-        tokens = source.tokens_in(around)
-        return tokens[2].start, tokens[-2].end + 1
+    call = node.find_ancestor(*AGGREGATES)
+    around = span_of(call) if call is not None else None
+    if around is not None:  # NULL, TRUE ...: a word without a place in the parser, alone as an argument
+        words = {"NULL"} if isinstance(node, exp.Null) else {"TRUE", "FALSE"}
+        tokens = [t for t in source.tokens_in(around) if t.text.upper() in words]
+        if tokens:
+            return tokens[0].start, tokens[0].end + 1
     return 0, 1
 
 
