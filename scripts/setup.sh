@@ -40,7 +40,7 @@ if ! command -v initdb >/dev/null 2>&1 && ! ls /usr/lib/postgresql/*/bin/initdb 
   install_packages postgresql || say "no PostgreSQL server found: the tests of INTO postgres need one (Debian: apt-get install postgresql)"
 fi
 
-wanted=$(cat pyproject.toml lab/pyproject.toml constraints.txt scripts/setup.sh | cksum)
+wanted=$(cat pyproject.toml lab/pyproject.toml constraints.txt scripts/setup.sh scripts/kafka-broker.sh | cksum)
 if [ -x .venv/bin/kigen ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then exit 0; fi
 
 if [ ! -x .venv/bin/python ]; then
@@ -51,6 +51,7 @@ fi
 say "installing packages (a few minutes the first time: Spark is large)"
 .venv/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[delta,dev,docs,kafka,nodes,picture,postgres,web]' -e lab
 .venv/bin/python -m compileall -q src lab/src || true
+bash scripts/kafka-broker.sh fetch || say "no Kafka for the tests: tests/kafka will fail, everything else works"
 say "warming up Spark (once, half a minute)"
 .venv/bin/kigen warm >/dev/null || say "no class archive was written: Spark starts more slowly, everything else works"
 printf '%s' "$wanted" > "$stamp"

@@ -18,6 +18,7 @@ from kigen.connectors.csv.source import CsvSource
 from kigen.connectors.follow.source import FollowedSource
 from kigen.connectors.jsonl.sink import JsonlSink
 from kigen.connectors.jsonl.source import JsonlSource
+from kigen.connectors.kafka.sink import KafkaSink
 from kigen.connectors.kafka.source import KafkaSource
 from kigen.connectors.options import OptionError, check_names, path_of
 from kigen.connectors.parquet.partitioned import PartitionedParquetSink
@@ -115,6 +116,7 @@ _SINKS: dict[str, Callable[[_SinkRequest], Sink]] = {
     "delta": lambda asked: _sink_of_extra(asked, "delta", "deltalake", "DeltaSink"),
     "jsonl": lambda asked: JsonlSink(asked.path, asked.schema, asked.is_stream, asked.changes),
     "parquet": _parquet_sink,
+    "kafka": lambda asked: KafkaSink(asked.query, asked.connector, asked.schema, asked.is_stream, asked.directory),
     "postgres": lambda asked: _sink_of_extra(asked, "postgres", "psycopg", "PostgresSink"),
 }
 

@@ -122,7 +122,6 @@ def _one_of(*choices: str) -> OptionKind:
 _KAFKA = {
     "brokers": OptionKind("addresses in 'single quotes'", _TEXT.accepts, "'host:9092'"),
     "topic": OptionKind("a topic in 'single quotes'", _TEXT.accepts, "'cars'"),
-    "format": _one_of("json", "csv", "raw", "arrow"),
     "security": _one_of("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"),
     "sasl_mechanism": _TEXT,
     "username": _TEXT,
@@ -137,7 +136,9 @@ _KAFKA = {
     "ssl_key_password_file": _PATH,
     "config": OptionKind("settings such as 'fetch.min.bytes = 1'", _TEXT.accepts, "'fetch.min.bytes = 1'"),
 }
+_KAFKA_SINK = {"format": _one_of("json", "arrow"), "commit": _TIME, "transactional_id": _TEXT}
 _KAFKA_SOURCE = {
+    "format": _one_of("json", "csv", "raw", "arrow"),
     "start": _START,
     "columns": OptionKind("places such as 'k = key, p = partition'", _TEXT.accepts, "'k = key'"),
     "group": _TEXT,
@@ -201,7 +202,11 @@ CONNECTORS: dict[str, ConnectorSpec] = {
             _KAFKA,
             "brokers",
             is_source=True,
+            is_sink=True,
             source_options=_KAFKA_SOURCE,
+            sink_options=_KAFKA_SINK,
+            modes=("append", "changes", "upsert"),
+            needs=(("topic",),),
             has_partitions=True,
             can_shed=False,
         ),
