@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,36 @@ def test_bad_rows_may_be_skipped_and_are_counted(engine: Engine, tmp_path: Path)
         "state": None,
     }
     assert "'x'" in run.skipped["readings"][0]
+
+
+def test_bad_and_late_rows_go_to_their_outputs_once(engine: Engine, tmp_path: Path) -> None:
+    """Two tasks read the stream and lose the same rows; the outputs have them once."""
+    rows = [f"r,{n if n % 10 else 'x'},2026-01-01T00:00:{n:02d}Z\n" for n in range(20)]
+    rows.append("late,7,2026-01-01T00:00:01Z\n")
+    (tmp_path / "readings.csv").write_text("room,temp,ts\n" + "".join(rows), encoding="utf-8")
+    (tmp_path / "app.cql").write_text(
+        """CREATE STREAM readings (room STRING, temp DOUBLE, ts TIMESTAMP) TIMESTAMP BY ts LATENESS 2 SECONDS
+             FROM csv (path = 'readings.csv')
+             ON ERROR INTO csv (path = 'bad.csv') LATE INTO csv (path = 'late.csv');
+           CREATE QUERY a AS SELECT temp FROM readings [NOW];
+           CREATE QUERY b DEADLINE 1 SECONDS FIRM AS SELECT room FROM readings [ROWS 2];""",
+        encoding="utf-8",
+    )
+    result = engine.run(tmp_path / "app.cql", drain=True)
+    assert [(q["skipped"], q["late"]) for q in result.report["queries"].values()] == [(2, 1)] * 2
+    with open(tmp_path / "bad.csv", encoding="utf-8", newline="") as file:
+        bad = list(csv.DictReader(file))
+    assert [(row["_row"], row["_place"].rsplit("/", 1)[1]) for row in bad] == [
+        ("r,x,2026-01-01T00:00:00Z", "readings.csv:2"),
+        ("r,x,2026-01-01T00:00:10Z", "readings.csv:12"),
+    ]
+    assert all(row["_reason"].startswith("field 'temp': DOUBLE required, found 'x'") for row in bad)
+    with open(tmp_path / "late.csv", encoding="utf-8", newline="") as file:
+        (late,) = csv.DictReader(file)
+    assert late["room"] == "late"
+    assert late["_at"] == "2026-01-01T00:00:01.000000Z"
+    assert late["_reason"] == "18 s behind the newest timestamp; LATENESS is 2 s"
+    assert late["_place"].startswith("readings.csv: bytes ")
 
 
 def test_an_expression_that_fails_on_the_data_ends_the_run(engine: Engine, tmp_path: Path) -> None:

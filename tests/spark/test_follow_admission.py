@@ -7,6 +7,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 from kigen.connectors import LiveSource, Range, open_source
 from kigen.lifetimes.intake import Intake, StreamInput
@@ -16,6 +17,7 @@ from kigen.plan.tasks import extract_tasks
 from kigen.schedule import PolicySettings
 from kigen.spark.admission.offsets import Offset, batch_of, initial_offset, next_offset
 from kigen.spark.admission.scheduling import Scheduling
+from kigen.spark.rounds.round import advance_cursors
 from kigen.spark.scratch import Committed
 
 STREAM = """CREATE STREAM s (n BIGINT, ts TIMESTAMP) TIMESTAMP BY ts {} FROM jsonl (path = 's.jsonl', follow = true);
@@ -40,8 +42,19 @@ class Run:
         assert isinstance(source, LiveSource)
         return source
 
-    def queues(self) -> dict[str, dict[str, dict[str, object]]]:
+    def queues(self) -> dict[str, dict[str, dict[str, Any]]]:
         return {task: {s: dict(at) for s, at in streams.items()} for task, streams in self.offset.queues.items()}
+
+    def check_cursors(self, after: Offset) -> None:
+        """The cursors that a replay of the decision gives are those of the offset: position and offset belong
+        together."""
+        queues = self.queues()
+        advance_cursors(queues, after.taken)
+        for task, streams in after.queues.items():
+            recorded, replayed = streams["s"], queues[task]["s"]
+            assert replayed["index"] == recorded["index"]
+            for key in ("visit", "id", "at", "line"):
+                assert replayed["at"][key] == recorded["at"][key]
 
     def batch(self, rows: int) -> dict[str, list[int]]:
         """Waits for that many rows, admits them, and returns what a worker reads of them, per task."""
@@ -54,6 +67,7 @@ class Run:
         taken = self.scheduling.next(self.offset.seq + 1, now_us, queues, Committed(-1, 0, {}), False)
         after = next_offset(self.offset, {}, 0, now_us, (queues, taken))
         after = Offset.from_json(json.loads(json.dumps(after.to_json())))
+        self.check_cursors(after)
         batch, self.offset = batch_of(self.offset, after, self.tasks), after
         worker = self.open()
         found: dict[str, list[int]] = {}

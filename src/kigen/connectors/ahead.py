@@ -7,6 +7,7 @@ comparison per row.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kigen.connectors.bad_rows import KEPT, shown
-from kigen.connectors.source_base import InputError, LiveSource, Rows, Source
+from kigen.connectors.source_base import BadRow, InputError, LiveSource, Rows, Source
 from kigen.plan.logical import LINK, SourceStream
 
 LIVE_US = 3_600_000_000  # for a live stream without AHEAD
@@ -79,8 +80,18 @@ def without_far(rows: Rows, stream: SourceStream, source: Source) -> Rows:
         raise InputError(f"{messages[0]}; write ON ERROR SKIP to leave such rows out, or a larger AHEAD")
     errors = [*rows.errors, *messages][:KEPT]
     kept = rows.table.filter(pa.array(~far))
-    return replace(
-        rows, table=kept, arrivals_us=rows.arrivals_us[~far], skipped=rows.skipped + int(far.sum()), errors=errors
+    bad = rows.bad if stream.error_into is None else rows.bad + _far_rows(rows.table.filter(pa.array(far)), stream)
+    skipped = rows.skipped + int(far.sum())
+    return replace(rows, table=kept, arrivals_us=rows.arrivals_us[~far], skipped=skipped, errors=errors, bad=bad)
+
+
+def _far_rows(far: pa.Table, stream: SourceStream) -> tuple[BadRow, ...]:
+    names = [column.name for column in stream.schema]
+    columns = [far.column(f"c{i}").cast(pa.string()).to_pylist() for i in range(len(names))]
+    reason = "dated too far ahead of its arrival: see AHEAD"
+    return tuple(
+        BadRow(json.dumps(dict(zip(names, row, strict=True))), f"stream '{stream.name}'", reason)
+        for row in zip(*columns, strict=True)
     )
 
 

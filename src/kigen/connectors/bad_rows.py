@@ -6,12 +6,13 @@ ranges.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from kigen.connectors.source_base import InputError
+from kigen.connectors.source_base import BadRow, InputError
 from kigen.plan.types import Type
 
 KEPT = 5  # skipped rows per range that are kept as text
@@ -70,3 +71,12 @@ class BadRows:
         if errors and not self.skip:
             raise errors[0]
         return len(faults), [str(error) for error in errors]
+
+    def listed(self, text_of: Callable[[int], str]) -> tuple[BadRow, ...]:
+        """Returns all bad rows; `text_of` gives the text of a row by its number."""
+        found = []
+        for row in sorted(self._faults):
+            line, _, name, message = self._faults[row]
+            place = self.file if line is None else f"{self.file}:{line}"
+            found.append(BadRow(text_of(row), place, message if name is None else f"field '{name}': {message}"))
+        return tuple(found)

@@ -61,6 +61,15 @@ class Range:
 
 
 @dataclass(frozen=True)
+class BadRow:
+    """A row that cannot be read, for `ON ERROR INTO`."""
+
+    text: str
+    place: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Rows:
     """The rows of a range, in the order of the log. `table` has columns c0, c1, ... in the declared Arrow types, and
     `_ts` (int64 microseconds, never NULL)."""
@@ -68,6 +77,7 @@ class Rows:
     table: pa.Table
     skipped: int = 0
     errors: list[str] = field(default_factory=list)  # the first few skipped rows, as text
+    bad: tuple[BadRow, ...] = ()  # all skipped rows, if the stream has ON ERROR INTO
     shed: pa.Table | None = None  # the tuples that SHED removed, in the same columns
     arrivals_us: Times | None = None  # live sources: arrival of each tuple; a log's tuples arrive when admitted
     given: StreamInput | None = None  # the input of the task, where the rows themselves carry the watermark
@@ -98,6 +108,20 @@ def place_of_range(piece: Range) -> str:
         return f"bytes {first} to {end['byte']}"
     first = f"{start['group']}, row {start['row']}" if start.get("file") == end.get("file") else "0"
     return f"row group {first} to row group {end.get('group')}, row {end.get('row')}"
+
+
+def place_text(piece: Range) -> str:
+    """Describes where the rows of a range came from: files with bytes or rows, partitions with offsets, or offsets."""
+    start, end = piece.start, piece.end
+    if "parts" in end:
+        return "; ".join(f"{part['file'][0]}: {part['from']} to {part['to']}" for part in end["parts"])
+    if "file" in end:
+        return f"{end['file']}: {place_of_range(piece)}"
+    if "partitions" in end:
+        before = start.get("partitions", {})
+        moved = {name: at for name, at in end["partitions"].items() if at != before.get(name, 0)}
+        return "; ".join(f"{name}: {before.get(name, 0)} to {at}" for name, at in moved.items())
+    return f"offsets {start.get('index')} to {end.get('index')}"
 
 
 class Source(ABC):

@@ -14,10 +14,10 @@ from kigen.connectors import Sink, open_sink
 from kigen.durable import slow_disk
 from kigen.engine.errors import RunFailed, SparkDied
 from kigen.engine.options import RunOptions
+from kigen.plan.dropped_rows import dropped_outputs
 from kigen.plan.logical import LINES, App, Connector
 from kigen.schedule import PolicySettings
 from kigen.spark.links.link_source import Access
-from kigen.spark.operator.dropped_tuples import shed_output_name
 from kigen.spark.pipeline import is_process_death, warm_up
 from kigen.spark.session.error_cause import error_cause
 from kigen.spark.session.start import log_path
@@ -106,7 +106,7 @@ def _settings(options: RunOptions) -> PolicySettings:
 
 
 def open_outputs(app: App, output: str | None, results: Path | None, links: Links | None) -> Outputs:
-    """Opens the sinks of each query, and those of tuples that streams shed.
+    """Opens the sinks of each query, and those of rows that streams drop.
 
     `output` is the directory for csv files, `results` the one for results that the run keeps.
     """
@@ -128,8 +128,6 @@ def open_outputs(app: App, output: str | None, results: Path | None, links: Link
         if results is not None:
             lines.append((f"{query.name} results", results_sink(query, results)))
     for stream in app.streams:
-        if stream.shed is not None and stream.shed.into is not None:
-            name = shed_output_name(stream.name)
-            sink = open_sink(stream.shed.into, stream.schema, True, app.directory, name)
-            outputs[name] = [(f"{stream.name} shed", sink)]
+        for name, kind, into, schema in dropped_outputs(stream):
+            outputs[name] = [(f"{stream.name} {kind}", open_sink(into, schema, True, app.directory, name))]
     return outputs

@@ -57,6 +57,8 @@ class StreamDecl:
     buffer: int | None = None
     ahead_us: int | None = None
     idle_us: int | None = None
+    error_into: ConnectorDecl | None = None
+    late_into: ConnectorDecl | None = None
 
 
 @dataclass(frozen=True)

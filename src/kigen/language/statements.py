@@ -28,7 +28,7 @@ from kigen.language.dialect import CqlBaseParser
 from kigen.language.errors import near
 
 STATEMENTS = ("STREAM", "TABLE", "VIEW", "QUERY")  # what CREATE may create
-STREAM_CLAUSES = ("TIMESTAMP BY", "FROM", "LATENESS", "IDLE", "AHEAD", "ON ERROR", "SHED ABOVE", "BUFFER")
+STREAM_CLAUSES = ("TIMESTAMP BY", "FROM", "LATENESS", "IDLE", "AHEAD", "ON ERROR", "LATE INTO", "SHED ABOVE", "BUFFER")
 TABLE_CLAUSES = ("FROM", "KEY", "REFRESH EVERY")
 QUERY_CLAUSES = ("DEADLINE", "COST", "AS")
 
@@ -65,11 +65,14 @@ class CqlParser(CqlBaseParser):
             "LATENESS": ("lateness_us", lambda: self.duration("LATENESS", may_be_zero=True)),
             "IDLE": ("idle_us", lambda: self.duration("IDLE", zero="leave IDLE out to wait for silent partitions")),
             "AHEAD": ("ahead_us", lambda: self.duration("AHEAD", may_be_zero=True)),
-            "ON ERROR": ("on_error_skip", self._on_error),
+            "ON ERROR": ("on_error", self._on_error),
+            "LATE INTO": ("late_into", self._connector),
             "SHED ABOVE": ("shed", self._shed),
             "BUFFER": ("buffer", lambda: self.count("BUFFER")),
         }
-        return StreamDecl(name, columns, **self._clauses(parsers, STREAM_CLAUSES))
+        clauses = self._clauses(parsers, STREAM_CLAUSES)
+        skips, into = clauses.pop("on_error", (False, None))
+        return StreamDecl(name, columns, on_error_skip=skips, error_into=into, **clauses)
 
     def _columns(self, what: str) -> tuple[ColumnDecl, ...]:
         self._open(what)
@@ -89,12 +92,16 @@ class CqlParser(CqlBaseParser):
         self._advance()
         return ColumnDecl(name, Name(self._prev.text, span))
 
-    def _on_error(self) -> bool:
+    def _on_error(self) -> tuple[bool, ConnectorDecl | None]:
+        """Returns whether bad rows are skipped, and where they go."""
         if self._match_text_seq("SKIP"):
-            return True
+            return True, None
         if self._match_text_seq("FAIL"):
-            return False
-        raise self.fail(f"expected FAIL or SKIP, found {self.found()}", hint="write ON ERROR FAIL or ON ERROR SKIP")
+            return False, None
+        if self._match(TokenType.INTO):
+            return True, self._connector()
+        hint = "write ON ERROR FAIL, ON ERROR SKIP or ON ERROR INTO csv (path = '...')"
+        raise self.fail(f"expected FAIL, SKIP or INTO, found {self.found()}", hint=hint)
 
     def _shed(self) -> ShedDecl:
         above, span = self.number("SHED ABOVE")

@@ -29,6 +29,7 @@ from kigen.lifetimes.blocks import (
     take_columns,
 )
 from kigen.lifetimes.chunks import State
+from kigen.lifetimes.late_rows import LateRows
 from kigen.lifetimes.partitions import PARTITION, PartitionClock, Partitions
 from kigen.plan.logical import LINK, SourceStream
 from kigen.plan.types import arrow_schema
@@ -64,6 +65,7 @@ class Intake:
         self._last: int | None = None  # last timestamp, as another node reports it
         self._halting, self._steps = False, list[int]()  # whether time halts only at the given steps
         self._partitions: PartitionClock | None = None  # for a log of several partitions
+        self.late = LateRows(stream)
         self.ended = False
 
     def take_in(self, given: StreamInput) -> tuple[int, int]:
@@ -100,8 +102,10 @@ class Intake:
             columns = batch.select([f.name for f in schema])
             same = columns.schema.types == schema.types
             columns = pa.RecordBatch.from_arrays(columns.columns, schema=schema) if same else columns.cast(schema)
+            newest = self._newest
             late = self._late(ts)
             if late is not None:
+                self.late.add(batch, late, np.maximum.accumulate(np.maximum(ts, newest)))
                 columns, ts = filter_columns(columns, ~late), ts[~late]
                 dropped += int(late.sum())
             if len(ts):
@@ -122,6 +126,7 @@ class Intake:
             given = np.asarray(batch.column("_ts").to_numpy(zero_copy_only=False), dtype=np.int64)
             ts, late = clock.admit(given, codes, self._released)
             if late is not None:
+                self.late.add(batch, late, clock.newest)
                 columns, ts = filter_columns(columns, ~late), ts[~late]
                 dropped += int(late.sum())
             if len(ts):

@@ -8,7 +8,7 @@ computes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -49,6 +49,13 @@ class StepResult:
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     finished: bool = False
     next_event_us: int | None = None
+    late: dict[str, pa.Table] = field(default_factory=dict)  # late tuples of streams with LATE INTO
+
+
+def late_rows(intakes: Mapping[str, Intake]) -> dict[str, pa.Table]:
+    """Returns the late tuples that a step has dropped, of streams with LATE INTO."""
+    found = {name: intake.late.take() for name, intake in intakes.items()}
+    return {name: table for name, table in found.items() if table is not None}
 
 
 class TaskRuntime:
@@ -105,6 +112,7 @@ class TaskRuntime:
         accepted: dict[str, tuple[int, int]] = {}
         for name, given in inputs.items():
             accepted[name] = self._intakes[name].take_in(given)
+        result.late = late_rows(self._intakes)
         for query in self.task.queries:
             shares = [accepted.get(s, (0, 0)) for s in self._timed[query.name]]
             result.counts[query.name] = {"in": sum(a for a, _ in shares), "late": sum(b for _, b in shares)}

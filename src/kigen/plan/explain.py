@@ -131,7 +131,9 @@ def _stream_text(stream: SourceStream) -> str:
     if stream.ahead_us is not None:
         parts.append(f"ahead {duration_text(stream.ahead_us)}")
     if stream.on_error_skip:
-        parts.append("skips bad rows")
+        parts.append("skips bad rows" if stream.error_into is None else f"bad rows into {stream.error_into.name}")
+    if stream.late_into is not None:
+        parts.append(f"late rows into {stream.late_into.name}")
     if stream.shed is not None:
         by = f" by {stream.shed.by.text}" if stream.shed.by is not None else ""
         parts.append(f"sheds above {stream.shed.above_per_second:g}/s{by}")

@@ -13,10 +13,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kigen.plan.connector_specs import connector_named
+from kigen.plan.dropped_rows import dropped_outputs
 from kigen.plan.logical import LINK, App, Connector
 
 _PART = "part-00000.parquet"  # a file in an output directory of parquet
 _BAD_NAME = re.compile(r"[/\\\x00-\x1f\x7f]")
+_DROPPED = {"shed": "what stream {} sheds", "errors": "the bad rows of stream {}", "late": "the late rows of stream {}"}
 _LONGEST_NAME = 200  # bytes: the names of our files are only a little longer
 
 
@@ -92,8 +94,8 @@ def outputs_of(app: App, folder: str | None = None, others: Mapping[str, str] | 
         if query.into is not None and query.into.name != LINK:
             yield from _output(app, query.into, f"the output of query {query.name}", f"query {query.name}")
     for stream in app.streams:
-        if stream.shed is not None and stream.shed.into is not None:
-            yield from _output(app, stream.shed.into, f"what stream {stream.name} sheds", f"stream {stream.name}")
+        for _, kind, into, _ in dropped_outputs(stream):
+            yield from _output(app, into, _DROPPED[kind].format(stream.name), f"{kind} {stream.name}")
     for query in app.queries:
         if folder is not None and not query.sent:
             path = os.path.join(os.path.abspath(folder), f"{query.name}.csv")

@@ -74,7 +74,15 @@ def parse_by_text(
     skipped, errors = bad.settle()
     keep = pa.array(bad.good(len(starts))[rows])
     kept = [pa.chunked_array([values.filter(keep)]) for values in columns]
-    return Rows(with_ts(kept, stream.schema, timestamp), skipped, errors)
+    wanted = stream.error_into is not None
+    listed = bad.listed(lambda row: _record(span.data, starts, row)) if wanted else ()
+    return Rows(with_ts(kept, stream.schema, timestamp), skipped, errors, listed)
+
+
+def _record(data: bytes, starts: Offsets, row: int) -> str:
+    """Returns the text of a record, without its line end."""
+    end = int(starts[row + 1]) if row + 1 < len(starts) else len(data)
+    return data[int(starts[row]) : end].rstrip(b"\r\n").decode("utf-8", "backslashreplace")
 
 
 def _lines(span: Span, starts: Offsets) -> Offsets:

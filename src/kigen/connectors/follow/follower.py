@@ -276,5 +276,5 @@ def _passed(positions: Mapping[int, Position | None]) -> dict[int, Left]:
     found: dict[int, Left] = {}
     for _, at in sorted(positions.items()):
         if at is not None:
-            found[int(at["visit"])] = Left(Place(int(at["at"]), int(at["line"])), FileId.from_json(at["file"]))
+            found[int(at["visit"])] = Left(Place(int(at["at"]), int(at["line"])), FileId.from_json(at["id"]))
     return found

@@ -85,7 +85,7 @@ class RecordPath:
                 return None
             assert index == first, f"offset {index} is not on the path from {first} to {self.end}"
             place, file = start, start_file
-        return {"visit": visit, "file": file.to_json(), "at": place.at, "line": place.line}
+        return {"index": index, "visit": visit, "id": file.to_json(), "at": place.at, "line": place.line}
 
     def parts(self, first: int, end: int) -> list[dict[str, Any]]:
         """Returns the stretches of files that hold these records, as JSON. `arrived` has records, arrival time and end

@@ -80,7 +80,8 @@ class FollowedSource(LiveSource):
     # --- on the driver -----------------------------------------------------------------------------------------------
 
     def resume(self, positions: Mapping[int, Position | None]) -> None:
-        self._positions, self._resumed_us = positions, time.time_ns() // 1000
+        known = {index: at if at is not None and "visit" in at else None for index, at in positions.items()}
+        self._positions, self._resumed_us = known, time.time_ns() // 1000
 
     @property
     def _watching(self) -> Watcher:
@@ -145,10 +146,8 @@ class FollowedSource(LiveSource):
     def piece(self, name: str, first: int, end: int, progress_us: int | None, ended: bool) -> Range:
         with self._watching.lock:
             parts = self._watching.path.parts(first, end)
-        stop: Position = {"index": end, "parts": parts}
         at = self._last[1] if self._last is not None and self._last[0] == end else self.position(end)
-        if at is not None and "silence" in at:
-            stop["silence"] = at["silence"]
+        stop: Position = {**(at or {"index": end}), **({"parts": parts} if parts else {})}
         return Range(name, {"index": first}, stop, rows=end - first, progress_us=progress_us, ended=ended)
 
     # --- in workers --------------------------------------------------------------------------------------------------
@@ -167,7 +166,7 @@ class FollowedSource(LiveSource):
         return replace(rows, table=rows.table.append_column(PARTITION, names), partitions=partitions)
 
     def _rows(self, piece: Range) -> Rows:
-        parts: list[Part] = piece.end["parts"]
+        parts: list[Part] = piece.end.get("parts", [])
         if not parts:
             columns = [pa.chunked_array([], c.type.arrow) for c in self.stream.schema]
             return Rows(with_ts(columns, self.stream.schema, self.stream.timestamp), arrivals_us=np.zeros(0, np.int64))
@@ -176,6 +175,7 @@ class FollowedSource(LiveSource):
             pa.concat_tables([rows.table for rows in read]),
             sum(rows.skipped for rows in read),
             [error for rows in read for error in rows.errors][:KEPT],
+            tuple(row for rows in read for row in rows.bad),
             arrivals_us=np.concatenate([rows.arrivals_us for rows in read if rows.arrivals_us is not None]),
             checksum=_joined_checksum(read),
         )

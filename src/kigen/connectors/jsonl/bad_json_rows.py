@@ -69,9 +69,10 @@ def parse_by_line(span: Span, stream: SourceStream, timestamp: int | None, file:
             bad.add(number, number, timestamp, stream.schema[timestamp].name, ahead.message(str(found[timestamp][at])))
     skipped, errors = bad.settle()
     keep = pa.array([number not in bad for number in numbers], pa.bool_())
-    return Rows(
-        with_ts([pa.chunked_array([c.filter(keep)]) for c in columns], stream.schema, timestamp), skipped, errors
-    )
+    lines = span.data.split(b"\n") if stream.error_into is not None else []
+    listed = bad.listed(lambda number: lines[number - span.line].decode("utf-8", "backslashreplace")) if lines else ()
+    kept = [pa.chunked_array([c.filter(keep)]) for c in columns]
+    return Rows(with_ts(kept, stream.schema, timestamp), skipped, errors, listed)
 
 
 def _column(entries: list[Any], index: int, stream: SourceStream, numbers: list[int], bad: BadRows) -> pa.Array:

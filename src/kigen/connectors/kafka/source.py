@@ -10,6 +10,7 @@ at the start.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -26,7 +27,7 @@ from kigen.connectors.kafka.path import between
 from kigen.connectors.kafka.range_consumer import Message, RangeConsumer
 from kigen.connectors.kafka.watcher import Watcher
 from kigen.connectors.options import OptionError
-from kigen.connectors.source_base import InputError, LiveSource, Position, Range, Rows, Times
+from kigen.connectors.source_base import BadRow, InputError, LiveSource, Position, Range, Rows, Times
 from kigen.lifetimes.partitions import PARTITION, Partitions
 from kigen.plan.logical import SourceStream
 
@@ -160,7 +161,7 @@ class KafkaSource(LiveSource):
         partitions = Partitions(
             tuple(ends), frozenset(piece.end.get("idle", ())), None if silence is None else (silence[0], silence[1])
         )
-        return Rows(rows.table, rows.skipped, rows.errors, arrivals_us=rows.arrivals_us, partitions=partitions)
+        return replace(rows, partitions=partitions)
 
     def _rows(self, messages: list[Message]) -> Rows:
         """Decodes messages to a table of c0, c1, ..., `_ts` and `_partition`."""
@@ -193,7 +194,18 @@ class KafkaSource(LiveSource):
             bad[list(faults)] = True
             keep = ~bad[of_row]
             table, arrivals = table.filter(pa.array(keep)), arrivals[keep]
-        return Rows(table, len(faults), errors, arrivals_us=arrivals if self.live else None)
+        listed = self._bad_rows(messages, faults) if self.stream.error_into is not None else ()
+        return Rows(table, len(faults), errors, listed, arrivals_us=arrivals if self.live else None)
+
+    def _bad_rows(self, messages: list[Message], faults: dict[int, Fault]) -> tuple[BadRow, ...]:
+        """Returns the messages that cannot be read, for ON ERROR INTO."""
+        found = []
+        for number in sorted(faults):
+            message, (column, reason) = messages[number], faults[number]
+            text = (message.value() or b"").decode("utf-8", "backslashreplace")
+            place = f"{message.topic()}/{message.partition()}:{message.offset()}"
+            found.append(BadRow(text, place, reason if column is None else f"field '{column}': {reason}"))
+        return tuple(found)
 
     def _errors(self, messages: list[Message], faults: dict[int, Fault]) -> list[str]:
         """Returns the first bad messages as text; raises InputError unless bad rows are skipped."""

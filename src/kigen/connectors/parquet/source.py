@@ -8,6 +8,7 @@ timestamp column.
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,7 +28,7 @@ from kigen.connectors.options import path_of, suffixes_of
 from kigen.connectors.parquet.row_groups import Group, RowGroups
 from kigen.connectors.source_base import InputError, Position, Range, Rows, Source, checked
 from kigen.plan.logical import SourceStream
-from kigen.plan.types import Type
+from kigen.plan.types import Schema, Type
 
 _CHECKSUM = b"kigen.checksum"  # a key in the metadata of a decoded group
 
@@ -129,7 +130,9 @@ class ParquetSource(Source):
         if skipped:
             keep = pa.array(bad.good(table.num_rows))
             columns = [c.filter(keep) for c in columns]
-        return Rows(with_ts(columns, self.stream.schema, self.timestamp), skipped, errors)
+        wanted = skipped and self.stream.error_into is not None
+        listed = bad.listed(lambda row: _row_text(table, row, self.stream.schema)) if wanted else ()
+        return Rows(with_ts(columns, self.stream.schema, self.timestamp), skipped, errors, listed)
 
     def _next_row(self, position: Position) -> dict[str, Any] | None:
         """Returns the position of the next row at or after `position`; None if there is none."""
@@ -216,6 +219,12 @@ class ParquetSource(Source):
                 names.append(found)
             self._footers[name] = (footer, tuple(names))
         return self._footers[name]
+
+
+def _row_text(table: pa.Table, row: int, schema: Schema) -> str:
+    """Returns the declared columns of a row as JSON of texts."""
+    values = {c.name: table.column(i)[row] for i, c in enumerate(schema)}
+    return json.dumps({name: _text(value) if value.is_valid else None for name, value in values.items()})
 
 
 def _text(value: pa.Scalar) -> str:

@@ -85,7 +85,11 @@ def _parts(declared: SourceStream | Query) -> dict[str, str]:
 
     A clause that older versions did not have is left out if the app does not use it.
     """
-    later = {name for name in ("ahead_us", "idle_us", "also") if getattr(declared, name, None) in (None, ())}
+    later = {
+        name
+        for name in ("ahead_us", "idle_us", "error_into", "late_into", "also")
+        if getattr(declared, name, None) in (None, ())
+    }
     return {f.name: _digest(getattr(declared, f.name)) for f in fields(declared) if f.name not in {"name", *later}}
 
 
@@ -101,6 +105,8 @@ _CLAUSES = {
     "idle_us": "IDLE",
     "ahead_us": "AHEAD",
     "on_error_skip": "ON ERROR",
+    "error_into": "ON ERROR INTO",
+    "late_into": "LATE INTO",
     "shed": "SHED",
     "buffer": "BUFFER",
     "live": "--drain",

@@ -28,7 +28,7 @@ from kigen.lifetimes.joins.pairing import JoinScope
 from kigen.lifetimes.joins.shared_join import Pairs
 from kigen.lifetimes.joins.sliced_join import SlicedJoin, Spans
 from kigen.lifetimes.operator import Message, Operator
-from kigen.lifetimes.runtime import DT, Give, StepResult, TaskRuntime, Watch
+from kigen.lifetimes.runtime import DT, Give, StepResult, TaskRuntime, Watch, late_rows
 from kigen.plan.logical import App, PlanNode, Scan
 from kigen.plan.shared_joins.share_nodes import JoinShare, SharedJoin, reach
 from kigen.plan.tasks import Task
@@ -67,6 +67,7 @@ class SlicedRuntime:
         outputs: dict[str, list[pa.Table]] = {}
         give = give or (lambda name, table: outputs.setdefault(name, []).append(table))
         accepted = [self._intakes[name].take_in(given) for name, given in inputs.items()]
+        result.late = late_rows(self._intakes)
         self._count(result, sum(a for a, _ in accepted), sum(b for _, b in accepted), moves)
         until = min(intake.progress for intake in self._intakes.values())
         self._take_in(until)

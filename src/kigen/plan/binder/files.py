@@ -31,9 +31,9 @@ def _places(declared: AppDecl) -> dict[str, Span]:
             places[f"output {name.text}"] = name.span
             places[f"query {name.text}"] = _path(statement.into) or name.span
         else:
-            places[f"stream {name.text}"] = (
-                _path(statement.shed.into if statement.shed is not None else None) or name.span
-            )
+            shed = None if statement.shed is None else statement.shed.into
+            for kind, into in (("shed", shed), ("errors", statement.error_into), ("late", statement.late_into)):
+                places[f"{kind} {name.text}"] = _path(into) or name.span
     return places
 
 

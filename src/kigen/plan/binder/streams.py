@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kigen.language.app_text import Source
-from kigen.language.declarations import ShedDecl, StreamDecl
+from kigen.language.declarations import ConnectorDecl, ShedDecl, StreamDecl
 from kigen.language.errors import CqlError, CqlErrors, suggest
 from kigen.plan.binder.catalog import type_named
 from kigen.plan.binder.connectors import bind_connector
@@ -34,6 +34,10 @@ def bind_stream(source: Source, decl: StreamDecl) -> SourceStream:
             errors.append(error)
         except CqlErrors as found:
             errors += found.errors
+    error_into, late_into = (_rows_sink(source, into, errors) for into in (decl.error_into, decl.late_into))
+    if decl.late_into is not None and decl.timestamp is None:
+        hint = "leave LATE INTO out, or name the timestamp column with TIMESTAMP BY"
+        errors.append(source.error(decl.name.span, f"no tuple of stream {decl.name.text} can be late", hint))
     if errors or connector is None:
         raise CqlErrors(errors)
     return SourceStream(
@@ -47,7 +51,19 @@ def bind_stream(source: Source, decl: StreamDecl) -> SourceStream:
         decl.buffer,
         decl.ahead_us,
         decl.idle_us,
+        error_into=error_into,
+        late_into=late_into,
     )
+
+
+def _rows_sink(source: Source, decl: ConnectorDecl | None, errors: list[CqlError]) -> Connector | None:
+    try:
+        return bind_rows_sink(source, decl)
+    except CqlError as error:
+        errors.append(error)
+    except CqlErrors as found:
+        errors += found.errors
+    return None
 
 
 def _time_clauses(source: Source, decl: StreamDecl, connector: Connector) -> list[CqlError]:

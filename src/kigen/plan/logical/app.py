@@ -60,6 +60,8 @@ class SourceStream:
     table: bool = False  # CREATE TABLE: its rows are read at the start and are alive at all times
     key: tuple[int, ...] = ()  # of a table: no two rows agree in these columns
     refresh_us: int | None = None  # of a table
+    error_into: Connector | None = None  # of ON ERROR INTO
+    late_into: Connector | None = None  # of LATE INTO
 
     def __repr__(self) -> str:
         """Keeps the class's first name: a stored placement is recognized by a digest of this text. A clause that older

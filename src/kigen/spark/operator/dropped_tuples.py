@@ -1,23 +1,24 @@
-"""Counts the tuples that a step's input lost: those that SHED removed and those that the task skipped.
+"""Counts the tuples that a step's input lost, and gives those to outputs that have one (kigen.plan.dropped_rows).
 
-The former are also written to the sink of `SHED ... INTO`. Every task that reads a stream loses the same tuples to
-SHED, so only the first of these tasks writes them.
+SHED removes tuples, and a task may skip some. Rows that cannot be read go to `ON ERROR INTO`, late ones to `LATE INTO`.
+Every task that reads a stream loses the same rows, so only the first of these tasks writes them.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from kigen.connectors import Range, Rows
+from kigen.connectors.source_base import BadRow, place_text
+from kigen.lifetimes.late_rows import BEHIND, PLACE
+from kigen.plan.dropped_rows import error_output_name, late_output_name
+from kigen.plan.logical import SourceStream
 from kigen.spark.operator.range_reader import RangeReader
 from kigen.spark.spec import RunSpec
-
-
-def shed_output_name(stream: str) -> str:
-    """Returns the name of the output for a stream's shed tuples. No query can have this name."""
-    return f"shed {stream}"
 
 
 def removed_tuples(
@@ -49,3 +50,49 @@ def removed_tuples(
 
 def _writer(spec: RunSpec, stream: str) -> str:
     return next(task.name for task in spec.tasks if stream in task.streams)
+
+
+def dropped_rows(
+    spec: RunSpec, task: str, read: list[tuple[Range, Rows]], late: dict[str, pa.Table], admitted_us: int
+) -> dict[str, pa.Table]:
+    """Returns the rows for ON ERROR INTO and LATE INTO, by the name of their output."""
+    found: dict[str, list[pa.Table]] = {}
+    for piece, rows in read:
+        if rows.bad and _writer(spec, piece.stream) == task:
+            found.setdefault(error_output_name(piece.stream), []).append(_bad_table(rows.bad, admitted_us))
+    for stream, table in late.items():
+        if _writer(spec, stream) == task:
+            found.setdefault(late_output_name(stream), []).append(_late_table(table, spec.app.stream(stream)))
+    return {name: pa.concat_tables(tables) for name, tables in found.items()}
+
+
+def with_places(read: list[tuple[Range, Rows]], spec: RunSpec) -> list[tuple[Range, Rows]]:
+    """Adds to the rows of streams with LATE INTO where they came from."""
+    return [
+        (piece, rows)
+        if spec.app.stream(piece.stream).late_into is None or rows.given is not None
+        else (piece, replace(rows, table=_with_place(rows.table, place_text(piece))))
+        for piece, rows in read
+    ]
+
+
+def _with_place(table: pa.Table, place: str) -> pa.Table:
+    indices = pa.array(np.zeros(table.num_rows, np.int32))
+    return table.append_column(PLACE, pa.DictionaryArray.from_arrays(indices, pa.array([place], pa.string())))
+
+
+def _bad_table(bad: tuple[BadRow, ...], admitted_us: int) -> pa.Table:
+    texts = [[row.text for row in bad], [row.place for row in bad], [row.reason for row in bad]]
+    columns = [pa.array(values, pa.string()) for values in texts]
+    return pa.table([*columns, pa.array([admitted_us] * len(bad), pa.int64())], names=["c0", "c1", "c2", "_at"])
+
+
+def _late_table(late: pa.Table, stream: SourceStream) -> pa.Table:
+    allowed = f"LATENESS is {stream.lateness_us / 1e6:g} s"
+    reasons = [
+        f"{behind / 1e6:g} s behind the newest timestamp; {allowed}" for behind in late.column(BEHIND).to_pylist()
+    ]
+    count = len(stream.schema)
+    columns = [*(late.column(f"c{i}") for i in range(count)), late.column(PLACE), pa.array(reasons, pa.string())]
+    names = [*(f"c{i}" for i in range(count + 2)), "_at"]
+    return pa.table([*columns, late.column("_ts")], names=names)

@@ -19,10 +19,11 @@ from kigen.connectors import InputError, Range, Rows
 from kigen.durable import DamagedFile
 from kigen.lifetimes import EvaluationError, StreamInput
 from kigen.lifetimes.runtime import Give
+from kigen.plan.dropped_rows import shed_output_name
 from kigen.spark.operator import error_codec
 from kigen.spark.operator.arrival_times import ArrivalStamper
 from kigen.spark.operator.cost_burner import burn
-from kigen.spark.operator.dropped_tuples import removed_tuples, shed_output_name
+from kigen.spark.operator.dropped_tuples import dropped_rows, removed_tuples, with_places
 from kigen.spark.operator.manifest import Manifest
 from kigen.spark.operator.outbox import Encoders, Outbox
 from kigen.spark.operator.range_reader import RangeReader, clear_read_ranges
@@ -140,7 +141,7 @@ class TaskStep:
     def step(self, seq: int, payload: Payload) -> Iterator[ResultRow]:
         """Makes one step of the kernel and yields its rows."""
         spec, task, kernel = self.spec, self.task, self.kernel
-        read = self.reader.ranges(payload["ranges"])
+        read = with_places(self.reader.ranges(payload["ranges"]), spec)
         outbox = Outbox(Spool(spec.checkpoint), self.encoders, spec.inline_bytes)
         kept = self._keep(payload)
         later = LaterSlices(payload["slices"], self.reader) if "slices" in payload else None
@@ -157,6 +158,8 @@ class TaskStep:
         shed, shed_tables = removed_tuples(spec, task, read, payload["shed"], self.reader)
         for stream, table in shed_tables.items():
             outbox.give(shed_output_name(stream), table)
+        for output, table in dropped_rows(spec, task, read, result.late, payload["admitted_us"]).items():
+            outbox.give(output, table)
         for query, kind, packed, note in outbox.rows():
             yield task, seq, query, kind, packed, note
         about = step_note(result, read, payload, shed, kept) | {
