@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from kigen.connectors.changes_log import ChangesLog
 from kigen.engine.ingest import Ingest
 from kigen.engine.progress import Progress, QueryProgress
 from kigen.plan import bind
@@ -22,6 +23,7 @@ class StandIn:
         self.app = bind(app)
         self.ingest: Ingest | None = Ingest(self.app, folder / "ck", folder / "scratch", syncs=False, drain=False)
         self.flows = True
+        self.followed: dict[str, ChangesLog] = {}
 
     @property
     def progress(self) -> Progress:

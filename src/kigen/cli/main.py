@@ -99,6 +99,14 @@ def run(
     serve: options.Serve = None,
     epoch: options.Epoch = f"{defaults.EPOCH_S:g} s",
     lanes: options.Lanes = None,
+    keep_results: Annotated[
+        str | None,
+        typer.Option(
+            metavar="T",
+            help="With --serve: how long a reader of changes may be away and still continue, for example '1 h'.",
+            show_default="10 min",
+        ),
+    ] = None,
 ) -> None:
     """Run an app until its sources end, --duration is over, or Ctrl-C."""
     with exit_codes():
@@ -119,6 +127,7 @@ def run(
             serve,
             epoch,
             lanes,
+            keep_results,
         )
         run_app(arguments)
 

@@ -23,6 +23,7 @@ from kigen.engine.ingest import pushed_streams
 from kigen.plan.logical import App
 from kigen.plan.paths import conflicts
 
+KEEP_RESULTS = "10 min"
 _POLL_S = 0.05
 
 
@@ -44,6 +45,7 @@ class RunArguments:
     serve: str | None = None
     epoch: str = f"{defaults.EPOCH_S:g} s"
     lanes: int | None = None
+    keep_results: str | None = None
 
     def options(self) -> RunOptions:
         return RunOptions(
@@ -58,7 +60,16 @@ class RunArguments:
             epoch_s=0.0 if self.epoch.strip() == "0" else duration_us("kigen run", "--epoch", self.epoch) / 1e6,
             lanes=self.lanes,
             keep_results=False,
+            keep_changes_s=self.keep_changes_s,
         )
+
+    @property
+    def keep_changes_s(self) -> float | None:
+        """For how long readers of changes may be away; None: nobody can follow them."""
+        if self.keep_results is not None and self.serve is None:
+            raise ArgumentError("--keep-results is for readers of changes over HTTP: add --serve")
+        kept = self.keep_results or KEEP_RESULTS
+        return None if self.serve is None else duration_us("kigen run", "--keep-results", kept) / 1e6
 
 
 def run_app(arguments: RunArguments) -> None:

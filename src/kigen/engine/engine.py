@@ -74,6 +74,7 @@ class Engine:
         epoch_s: float = defaults.EPOCH_S,
         lanes: int | None = None,
         keep_results: bool = True,
+        keep_changes_s: float | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         progress_every_s: float = defaults.PROGRESS_EVERY_S,
         partitions: int | None = None,
@@ -98,6 +99,7 @@ class Engine:
             epoch_s: Length of an epoch of live streams in seconds. 0: every round is a micro-batch of its own.
             lanes: Number of rounds that run at once. None: one per core.
             keep_results: Keeps results for `RunResult.dataframe` and its like.
+            keep_changes_s: Keeps the changes of each query for this many seconds, for `Run.followed`.
             on_progress: Function that is called with a `Progress` now and then.
             progress_every_s: Seconds between two calls of `on_progress`.
             partitions: Number of tasks that run at once. None: one per core.
@@ -138,6 +140,7 @@ class Engine:
             epoch_s=epoch_s,
             lanes=lanes,
             keep_results=keep_results,
+            keep_changes_s=keep_changes_s,
             on_progress=on_progress,
             progress_every_s=progress_every_s,
             partitions=partitions,
@@ -169,6 +172,7 @@ class Engine:
         epoch_s: float = defaults.EPOCH_S,
         lanes: int | None = None,
         keep_results: bool = True,
+        keep_changes_s: float | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         progress_every_s: float = defaults.PROGRESS_EVERY_S,
         partitions: int | None = None,
@@ -198,6 +202,7 @@ class Engine:
             epoch_s=epoch_s,
             lanes=lanes,
             keep_results=keep_results,
+            keep_changes_s=keep_changes_s,
             on_progress=on_progress,
             progress_every_s=progress_every_s,
             partitions=partitions,

@@ -38,6 +38,8 @@ class RunOptions:
             the state once per epoch. 0: every round is a micro-batch of its own.
         lanes: Number of rounds that run at once. None: one per core, but at least one slot of Spark stays free.
         keep_results: Keeps results for `RunResult.dataframe`, `to_arrow`, `to_pandas` and `to_polars`.
+        keep_changes_s: Keeps the changes of each query for this many seconds and its current relation, for readers
+            that follow them (`Run.followed`). None: neither.
         on_progress: Function that is called with a `Progress` every `progress_every_s` seconds and once at the end,
             always from one thread. If it raises, the run continues and the first error is logged.
         progress_every_s: Seconds between two calls of `on_progress`.
@@ -64,6 +66,7 @@ class RunOptions:
     epoch_s: float = defaults.EPOCH_S
     lanes: int | None = None
     keep_results: bool = True
+    keep_changes_s: float | None = None
     on_progress: Callable[[Progress], None] | None = None
     progress_every_s: float = defaults.PROGRESS_EVERY_S
     partitions: int | None = None
@@ -86,6 +89,8 @@ class RunOptions:
             )
         if self.duration_s is not None and self.duration_s <= 0:
             raise ArgumentError(f"duration must be above 0, not {self.duration_s}")
+        if self.keep_changes_s is not None and self.keep_changes_s <= 0:
+            raise ArgumentError(f"keep_changes_s must be above 0, not {self.keep_changes_s}")
         if self.progress_every_s <= 0:
             raise ArgumentError(f"progress_every_s must be above 0, not {self.progress_every_s}")
         if self.partitions is not None and self.partitions < 1:

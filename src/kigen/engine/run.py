@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kigen.connectors import InputError
+from kigen.connectors.changes_log import ChangesLog
 from kigen.connectors.pushed import Pushed
 from kigen.durable import DamagedFile, make_directories, rotate_log
 from kigen.engine.checkpoint.fingerprint import check_or_write, fingerprint
 from kigen.engine.checkpoint.key_secret import key_secret, run_name
 from kigen.engine.checkpoint.owner import Owner
 from kigen.engine.errors import ArgumentError, RunFailed, SparkDied
+from kigen.engine.followed import open_changes, with_changes
 from kigen.engine.ingest import Ingest, all_told, open_ingest
 from kigen.engine.options import RunOptions
 from kigen.engine.preparation import Links, open_outputs, run_spec, start_error, warn_of_slow_disk, with_lines
@@ -61,6 +63,8 @@ class Run:
         app: The plan that runs.
         options: The options of the run.
         notify: Function that receives warnings for the user while the run is active. Default: a log message.
+        ingest: Queues of pushed streams; None if the app has none.
+        followed: Changes and current relation of each query, if `keep_changes_s` is set.
     """
 
     def __init__(self, app: App, options: RunOptions, links: Links | None = None) -> None:
@@ -78,6 +82,7 @@ class Run:
         self._monitor = WorkerMonitor(str(self._scratch), str(options.memory), lambda text: self.notify(text))
         self._progress_thread: ProgressThread | None = None
         self.ingest: Ingest | None = None
+        self.followed: dict[str, ChangesLog] = {}
         try:
             self._prepare()
         except BaseException:
@@ -93,6 +98,8 @@ class Run:
             raise ArgumentError(wrong)
         if output is not None or self._results is not None:
             self.app = with_lines(self.app)
+        if options.keep_changes_s is not None:
+            self.app = with_changes(self.app)
         sync = options.syncs and options.checkpoint is not None
         make_directories(self._checkpoint, options.syncs)
         self._owner.acquire()
@@ -110,7 +117,10 @@ class Run:
         self._sources = self._spec.sources(started_us=0)
         for source in self._sources.values():
             source.initial()
-        self._sink = BatchSink(self._spec, open_outputs(self.app, output, self._results, self._links))
+        outputs = open_outputs(self.app, output, self._results, self._links)
+        if options.keep_changes_s is not None:
+            self.followed = open_changes(self.app, self._checkpoint, options.keep_changes_s, outputs)
+        self._sink = BatchSink(self._spec, outputs)
         for sinks in self._sink.outputs.values():
             for _, sink in sinks:
                 sink.syncs, sink.run_name = options.syncs, run_name(self.app.secret)

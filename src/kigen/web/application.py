@@ -4,6 +4,9 @@
 |---|---|
 | `GET /` | the page |
 | `POST /streams/NAME` | takes a batch of tuples |
+| `GET /queries` | the names of queries and their columns |
+| `GET /queries/NAME` | the relation now |
+| `GET /queries/NAME/changes` | server-sent events |
 | `GET /metrics` | Prometheus text |
 | `GET /health/live`, `GET /health/ready` | 200, or 503 while the streams do not flow |
 | `POST /links` | a new one-time link to the page |
@@ -11,7 +14,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -19,10 +25,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from kigen.web import page
 from kigen.web.access import COOKIE, Access
+from kigen.web.following import Following
 from kigen.web.metrics import CONTENT_TYPE, prometheus_text
 from kigen.web.pushing import Pushing
 from kigen.web.requests import Limits, Refused
@@ -36,12 +43,21 @@ _DENIED = Refused(
 class Guarded:
     """Passes requests on that may be answered, and refuses all others."""
 
-    def __init__(self, inner: Starlette, access: Access) -> None:
-        self._inner, self._access = inner, access
+    def __init__(self, inner: Starlette, access: Access, send_s: float) -> None:
+        self._inner, self._access, self._send_s = inner, access, send_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+
+        async def send_in_time(message: Message) -> None:
+            async with asyncio.timeout(self._send_s):
+                await send(message)
+
+        with suppress(TimeoutError):  # a client that does not take its answer loses the connection
+            await self._answer(scope, receive, send_in_time)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         link = request.query_params.get("open")
         if scope["path"] == "/" and request.method == "GET" and link is not None:
@@ -60,9 +76,12 @@ class Guarded:
         return answer
 
 
-def make_application(served: Served, access: Access, limits: Limits | None = None) -> Guarded:
-    """Returns the application of a run."""
+def make_application(
+    served: Served, access: Access, limits: Limits | None = None, closing: threading.Event | None = None
+) -> Guarded:
+    """Returns the application of a run. `closing` ends streams of changes."""
     limits = limits or Limits()
+    following = Following(served, limits, closing or threading.Event())
     answers = _Answers(served, access)
     routes = [
         Route("/", answers.page),
@@ -70,10 +89,13 @@ def make_application(served: Served, access: Access, limits: Limits | None = Non
         Route("/health/live", answers.live),
         Route("/health/ready", answers.ready),
         Route("/links", answers.link, methods=["POST"]),
+        Route("/queries", following.queries),
+        Route("/queries/{name}", following.relation),
+        Route("/queries/{name}/changes", following.changes),
         Route("/streams/{name}", _endpoint(Pushing(served, limits)), methods=["POST"]),
     ]
     handlers = {Refused: _refused, HTTPException: _failed}
-    return Guarded(Starlette(routes=routes, exception_handlers=handlers), access)
+    return Guarded(Starlette(routes=routes, exception_handlers=handlers), access, limits.send_s)
 
 
 class _Answers:

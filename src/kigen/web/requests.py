@@ -19,6 +19,7 @@ class Limits:
     bodies: int = 16  # read and decoded at once
     connections: int = 256
     head_s: float = 10.0  # until the head of a request is complete
+    send_s: float = 30.0  # for a client to take a piece of its answer
     followers: int = 64  # readers of changes at once
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
+from kigen.connectors.changes_log import ChangesLog
 from kigen.engine.ingest import Ingest
 from kigen.engine.progress import Progress
 from kigen.plan.logical import App
@@ -17,6 +19,9 @@ class Served(Protocol):
 
     @property
     def ingest(self) -> Ingest | None: ...
+
+    @property
+    def followed(self) -> Mapping[str, ChangesLog]: ...
 
     @property
     def progress(self) -> Progress: ...

@@ -45,11 +45,11 @@ class WebServer:
             self.is_loopback = where.is_loopback
         except LinkRefused as error:
             raise ArgumentError(f"--serve: {error}") from error
-        self.access = Access(folder)
+        self.access, self._closing = Access(folder), threading.Event()
         self._socket = _listen(where)
         self.address = Address(where.host, self._socket.getsockname()[1])
         config = uvicorn.Config(
-            make_application(served, self.access, limits),
+            make_application(served, self.access, limits, self._closing),
             http=_protocol(limits.head_s),
             ws="none",
             loop="asyncio",
@@ -61,6 +61,7 @@ class WebServer:
             timeout_keep_alive=30,
             timeout_graceful_shutdown=int(_CLOSING_S),
         )
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # clients that go away are no news
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="kigen-web", daemon=True)
         self._thread.start()
@@ -92,6 +93,7 @@ class WebServer:
 
     def close(self) -> None:
         """Ends the server. Requests under way get a few seconds."""
+        self._closing.set()
         self._server.should_exit = True
         self._thread.join(_CLOSING_S + 2)
         if self._thread.is_alive():
