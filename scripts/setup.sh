@@ -40,6 +40,10 @@ if ! command -v initdb >/dev/null 2>&1 && ! ls /usr/lib/postgresql/*/bin/initdb 
   install_packages postgresql || say "no PostgreSQL server found: the tests of INTO postgres need one (Debian: apt-get install postgresql)"
 fi
 
+if ! command -v mosquitto >/dev/null 2>&1 && [ ! -x /usr/sbin/mosquitto ]; then
+  install_packages mosquitto || say "no MQTT broker: the tests of FROM mqtt need mosquitto (Debian: apt-get install mosquitto)"
+fi
+
 wanted=$(cat pyproject.toml lab/pyproject.toml constraints.txt scripts/setup.sh scripts/kafka-broker.sh | cksum)
 if [ -x .venv/bin/kigen ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then exit 0; fi
 
@@ -49,7 +53,7 @@ if [ ! -x .venv/bin/python ]; then
     say "could not create a virtual environment. Install python3-venv (Debian: apt-get install python3-venv) and run this again." >&2; exit 1; }
 fi
 say "installing packages (a few minutes the first time: Spark is large)"
-.venv/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[delta,dev,docs,kafka,nodes,picture,postgres,web]' -e lab
+.venv/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[delta,dev,docs,kafka,mqtt,nodes,picture,postgres,web]' -e lab
 .venv/bin/python -m compileall -q src lab/src || true
 bash scripts/kafka-broker.sh fetch || say "no Kafka for the tests: tests/kafka will fail, everything else works"
 say "warming up Spark (once, half a minute)"

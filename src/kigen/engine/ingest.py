@@ -6,12 +6,14 @@ trimmed that a replay may read. The server listens on loopback with a token of i
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -25,6 +27,9 @@ from kigen.plan.logical import App, SourceStream
 from kigen.spark.links.ingest_source import IngestAccess
 from kigen.spark.links.link_source import Access
 
+if TYPE_CHECKING:
+    from kigen.connectors.mqtt.receiver import MqttReceiver
+
 INGEST = "ingest"  # below a checkpoint
 OnCommit = Callable[[dict[str, int], dict[str, int]], None]
 
@@ -37,7 +42,11 @@ def pushed_streams(app: App) -> tuple[SourceStream, ...]:
 class Ingest:
     """Queues of all pushed streams of a run."""
 
-    def __init__(self, app: App, checkpoint: Path, scratch: Path, syncs: bool, drain: bool) -> None:
+    def __init__(
+        self, app: App, checkpoint: Path, scratch: Path, syncs: bool, drain: bool, persistent: bool = False
+    ) -> None:
+        """Opens the queues. `persistent`: the checkpoint outlives the run, so brokers may keep messages for the next
+        one."""
         streams = pushed_streams(app)
         if drain:
             raise ArgumentError(
@@ -46,6 +55,9 @@ class Ingest:
         clocks = scratch / "clocks"
         self.queues: dict[str, IngestQueue] = {}
         self._server: LinkServer | None = None
+        self._receivers: list[MqttReceiver] = []
+        self._started = False
+        self.notify: Callable[[str], None] = logging.getLogger("kigen").warning
         try:
             for stream in streams:
                 clock = clocks / f"{stream.name}.clock"
@@ -53,10 +65,29 @@ class Ingest:
             self._server = LinkServer([queue.queue for queue in self.queues.values()])
             token = scratch / "ingest-token"
             write_private(token, self._server.security.only(READER).token)
+            self._receivers = [
+                mqtt_receiver(queue, app.directory, _session(checkpoint, name) if persistent else None, self._say)
+                for name, queue in self.queues.items()
+                if queue.stream.source.name == "mqtt"
+            ]
             self.access = IngestAccess(Access(str(self._server.address), str(token)), str(clocks), tuple(self.queues))
         except BaseException:
             self.close()
             raise
+
+    def start(self, notify: Callable[[str], None]) -> None:
+        """Starts to receive from brokers. `notify` receives warnings for the user."""
+        self.notify, self._started = notify, True
+        for receiver in self._receivers:
+            receiver.start()
+
+    def _say(self, text: str) -> None:
+        self.notify(text)
+
+    @property
+    def error(self) -> Exception | None:
+        """What ended a receiver: a bad row without ON ERROR SKIP, or a disk that refuses."""
+        return next((receiver.error for receiver in self._receivers if receiver.error is not None), None)
 
     def push_rows(self, stream: str, rows: Iterable[Mapping[str, Any]] | pa.Table, key: str | None = None) -> Pushed:
         """Appends rows of Python, or a table."""
@@ -92,15 +123,34 @@ class Ingest:
         return {name: queue.status() for name, queue in self.queues.items()}
 
     def close(self) -> None:
+        for receiver in self._receivers if self._started else ():
+            receiver.close()
         if self._server is not None:
             self._server.close()
         for queue in self.queues.values():
             queue.close()
 
 
-def open_ingest(app: App, checkpoint: Path, scratch: Path, syncs: bool, drain: bool) -> Ingest | None:
+def open_ingest(app: App, checkpoint: Path, scratch: Path, syncs: bool, drain: bool, persistent: bool) -> Ingest | None:
     """Opens the queues of pushed streams; None if there are none."""
-    return Ingest(app, checkpoint, scratch, syncs, drain) if pushed_streams(app) else None
+    return Ingest(app, checkpoint, scratch, syncs, drain, persistent) if pushed_streams(app) else None
+
+
+def mqtt_receiver(
+    queue: IngestQueue, directory: str, session: str | None, notify: Callable[[str], None]
+) -> MqttReceiver:
+    """Makes the receiver of an MQTT stream; raises ArgumentError if paho is not installed."""
+    try:
+        from kigen.connectors.mqtt.receiver import MqttReceiver
+    except ImportError as error:
+        raise ArgumentError(f"FROM mqtt needs more packages: run pip install 'kigen[mqtt]' ({error})") from error
+    return MqttReceiver(queue.stream, queue, directory, session, notify)
+
+
+def _session(checkpoint: Path, stream: str) -> str:
+    """Returns the name of a persistent session, the same at each start on the checkpoint."""
+    digest = hashlib.blake2b(f"{checkpoint}\n{stream}".encode(), digest_size=8).hexdigest()
+    return f"kigen-{digest}"
 
 
 def all_told(*listeners: OnCommit | None) -> OnCommit | None:

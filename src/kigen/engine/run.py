@@ -110,7 +110,9 @@ class Run:
         if sync:
             warn_of_slow_disk(self._checkpoint)
         access = None if self._links is None else self._links.access
-        self.ingest = open_ingest(self.app, self._checkpoint, self._scratch, sync, options.drain)
+        self.ingest = open_ingest(
+            self.app, self._checkpoint, self._scratch, sync, options.drain, options.checkpoint is not None
+        )
         self._spec = run_spec(self.app, options, self._checkpoint, self._scratch, access)
         if self.ingest is not None:
             self._spec = replace(self._spec, ingest=self.ingest.access)
@@ -150,6 +152,8 @@ class Run:
                 self._start_pipeline(spark, ready, warmed)
             except Exception as error:
                 raise start_error(error, "Spark did not start the run") from error
+        if self.ingest is not None:
+            self.ingest.start(lambda text: self.notify(text))
         if self.options.on_progress is not None:
             every_s = self.options.progress_every_s
             self._progress_thread = ProgressThread(self.options.on_progress, lambda: self.progress, every_s)
@@ -175,7 +179,7 @@ class Run:
             self._rotated = time.monotonic()
             rotate_log(log_path())
         self._monitor.check()
-        if self._monitor.limit_error is not None:
+        if self._monitor.limit_error is not None or (self.ingest is not None and self.ingest.error is not None):
             return False
         if self._pipeline is None or not self._pipeline.active or (self.finished and not self.options.drain):
             return False
@@ -283,6 +287,8 @@ class Run:
     def _raise(self, failure: str | None) -> None:
         if self._monitor.limit_error is not None:
             raise self._monitor.limit_error
+        if self.ingest is not None and self.ingest.error is not None:
+            raise self.ingest.error
         if failure is None:
             return
         error = self._sink.error or self._sink.scratch.error()

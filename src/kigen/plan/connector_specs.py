@@ -143,6 +143,18 @@ _KAFKA_SOURCE = {
     "columns": OptionKind("places such as 'k = key, p = partition'", _TEXT.accepts, "'k = key'"),
     "group": _TEXT,
 }
+_MQTT = {
+    "broker": OptionKind("an address in 'single quotes'", _TEXT.accepts, "'localhost:1883'"),
+    "topic": OptionKind("a topic in 'single quotes'", _TEXT.accepts, "'rooms/+/temp'"),
+    "format": _one_of("json", "raw"),
+    "client_id": _TEXT,
+    "username": _TEXT,
+    "password_env": _TEXT,
+    "password_file": _PATH,
+    "tls": OptionKind("TRUE or FALSE", lambda v: isinstance(v, bool), "true"),
+    "ca_file": _PATH,
+}
+_MQTT_SOURCE = {"columns": OptionKind("places such as 'room = topic[1]'", _TEXT.accepts, "'room = topic[1]'")}
 _FOLLOWED = {
     "follow": OptionKind("TRUE or FALSE", lambda v: isinstance(v, bool), "true"),
     "order": _one_of("name", "time"),
@@ -197,6 +209,7 @@ CONNECTORS: dict[str, ConnectorSpec] = {
         ),
         ConnectorSpec("synthetic", _SYNTHETIC, "rate", is_source=True, column_kind=_VALUES),
         ConnectorSpec("http", is_source=True, is_pushed=True),
+        ConnectorSpec("mqtt", _MQTT, "broker", is_source=True, source_options=_MQTT_SOURCE, is_pushed=True),
         ConnectorSpec(
             "kafka",
             _KAFKA,

@@ -68,6 +68,7 @@ class IngestQueue:
             status = self.queue.status()
             self._end = int(status["end"])
             self._last_us = max(0, int(status["progress_us"])) if status["progress_us"] != NO_PROGRESS else 0
+            self.recent: list[str] = []  # names of messages that the queue held when it was opened
             self._find_keys(int(status["start"]))
             self._clock = ArrivalClock(clock, write=True)
             self._clock.start(self._end)
@@ -77,12 +78,14 @@ class IngestQueue:
         # A run that continues reports where it is at its start (`committed`).
         self._done, self._needed, self._trimmed_at = int(status["start"]), int(status["start"]), 0.0
         self.refused = 0  # batches that found no room
+        # Bad rows of batches that had no good one: the next batch reports them.
+        self._owed: tuple[int, list[str]] = (0, [])
 
-    def push(self, rows: Rows, key: str | None = None, data: bytes = b"") -> Pushed:
+    def push(self, rows: Rows, key: str | None = None, data: bytes = b"", names: Sequence[str] = ()) -> Pushed:
         """Appends a batch, completely or not at all, and returns when it is durable.
 
-        `data` is what the sender sent: a key may come again only with the same bytes. Raises IngestFull, BatchTooLarge
-        or KeyReused.
+        `data` is what the sender sent: a key may come again only with the same bytes. `names` are those of single
+        messages, which a restart finds in `recent`. Raises IngestFull, BatchTooLarge or KeyReused.
         """
         digest = "" if key is None else hashlib.blake2b(data, digest_size=16).hexdigest()
         with self._lock:
@@ -91,10 +94,12 @@ class IngestQueue:
                 return self._repeated(known, digest)
             count = rows.table.num_rows
             if not count:
+                self._owed = _merged(self._owed, rows)
                 return Pushed(0, rows.skipped)
             self._require_room(count)
-            note = _note(rows, key, digest)
-            first = self._append(rows.table, note)
+            skipped, errors = _merged(self._owed, rows)
+            first = self._append(rows.table, _note(count, skipped, errors, key, digest, names))
+            self._owed = 0, []
             if key is not None:
                 self._keys.add(KnownBatch(key, digest, first, count, rows.skipped))
             return Pushed(count, rows.skipped)
@@ -172,6 +177,7 @@ class IngestQueue:
                 column = batch.column(notes)
                 for place in column.is_valid().to_numpy(zero_copy_only=False).nonzero()[0].tolist():
                     value = json.loads(column[place].as_py())
+                    self.recent += value.get("names", ())
                     if "key" in value:
                         offset = at + place
                         self._keys.add(
@@ -204,12 +210,18 @@ def skipped_of(notes: Sequence[str]) -> tuple[int, list[str]]:
     return sum(value.get("skipped", 0) for value in values), errors[:KEPT]
 
 
-def _note(rows: Rows, key: str | None, digest: str) -> str | None:
-    note: dict[str, Any] = {}
-    if key is not None:
-        note = {"key": key, "digest": digest, "count": rows.table.num_rows}
-    if rows.skipped:
-        note |= {"skipped": rows.skipped, "errors": rows.errors}
+def _merged(owed: tuple[int, list[str]], rows: Rows) -> tuple[int, list[str]]:
+    return owed[0] + rows.skipped, [*owed[1], *rows.errors][:KEPT]
+
+
+def _note(
+    count: int, skipped: int, errors: list[str], key: str | None, digest: str, names: Sequence[str]
+) -> str | None:
+    note: dict[str, Any] = {} if key is None else {"key": key, "digest": digest, "count": count}
+    if skipped:
+        note |= {"skipped": skipped, "errors": errors}
+    if names:
+        note["names"] = list(names)
     return json.dumps(note) if note else None
 
 

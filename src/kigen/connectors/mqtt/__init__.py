@@ -1,0 +1,1 @@
+"""The MQTT connector: a source that acknowledges a message when the ingest queue has it."""
