@@ -107,6 +107,7 @@ def run(
             show_default="10 min",
         ),
     ] = None,
+    settings: options.Set = None,
 ) -> None:
     """Run an app until its sources end, --duration is over, or Ctrl-C."""
     with exit_codes():
@@ -128,22 +129,25 @@ def run(
             epoch,
             lanes,
             keep_results,
+            tuple(settings or ()),
         )
         run_app(arguments)
 
 
+@app.command("dry-run", hidden=True)
 @app.command(epilog="Example:  kigen check rooms.cql")
 def check(
     app_file: options.AppFile,
     output: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also check the files that 'kigen run --output DIR' would write.")
     ] = None,
+    settings: options.Set = None,
 ) -> None:
     """Show all errors of an app file, and warnings about costly queries. Does not start Spark."""
     with exit_codes():
         from kigen.cli.loading import load, warn
 
-        loaded = load(app_file, output)
+        loaded = load(app_file, output, settings or ())
         warn(loaded)
         counts = (
             f"{_plural(len(loaded.streams), 'stream')}, {_plural(len(loaded.queries), 'query', 'queries')}, no errors"
@@ -168,6 +172,7 @@ def explain(
         Path | None,
         typer.Option(metavar="PNG", help="With --nodes: also draw the placement. Needs kigen[picture]."),
     ] = None,
+    settings: options.Set = None,
 ) -> None:
     """Show the plan of an app: streams, operators, tasks, and what queries share.
 
@@ -177,13 +182,14 @@ def explain(
         if nodes is not None:
             from kigen.cli.nodes.explain_command import explain_nodes
 
-            typer.echo(
-                explain_nodes(app_file, nodes, profile, allocate.value, time_limit, format.value, picture), nl=False
-            )
+            given = tuple(settings or ())
+            text = explain_nodes(app_file, nodes, profile, allocate.value, time_limit, format.value, picture, given)
+            typer.echo(text, nl=False)
             return
+        from kigen.cli.loading import parameters
         from kigen.engine.apps import explain as explain_app
 
-        typer.echo(explain_app(app_file, format=format.value))
+        typer.echo(explain_app(app_file, format=format.value, params=parameters(settings or ())))
 
 
 @app.command(epilog="Example:  kigen up rooms.cql --nodes nodes.toml --output out")
@@ -201,6 +207,7 @@ def up(
     ] = None,
     duration: options.Duration = None,
     memory: options.Memory = defaults.MEMORY,
+    settings: options.Set = None,
 ) -> None:
     """Place an app on nodes and run every node as a process on this machine. Needs kigen[nodes].
 
@@ -212,7 +219,17 @@ def up(
 
         up_app(
             NodesArguments(
-                app_file, nodes, allocate.value, time_limit, profile, state, output, policy, duration, memory
+                app_file,
+                nodes,
+                allocate.value,
+                time_limit,
+                profile,
+                state,
+                output,
+                policy,
+                duration,
+                memory,
+                tuple(settings or ()),
             ),
             report,
         )
@@ -231,6 +248,7 @@ def node(
     policy: options.NodePolicy = defaults.POLICY,
     duration: options.Duration = None,
     memory: options.Memory = defaults.MEMORY,
+    settings: options.Set = None,
     replica: Annotated[
         int, typer.Option(metavar="0|1", help="Which replica of a node with a standby to run.", min=0, max=1)
     ] = 0,
@@ -246,7 +264,17 @@ def node(
         node_app(
             name,
             NodesArguments(
-                app_file, nodes, allocate.value, time_limit, profile, state, output, policy, duration, memory
+                app_file,
+                nodes,
+                allocate.value,
+                time_limit,
+                profile,
+                state,
+                output,
+                policy,
+                duration,
+                memory,
+                tuple(settings or ()),
             ),
             together,
             replica,

@@ -44,6 +44,10 @@ AppFile = Annotated[
     Path,
     typer.Argument(metavar="APP", help="The app file, with CREATE STREAM and CREATE QUERY.", show_default=False),
 ]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Give a parameter ($NAME) of the app a value. May be repeated."),
+]
 Duration = Annotated[
     str | None, typer.Option("--duration", metavar="T", help="Stop after this time, for example '10 s' or '5 min'.")
 ]

@@ -46,6 +46,7 @@ class RunArguments:
     epoch: str = f"{defaults.EPOCH_S:g} s"
     lanes: int | None = None
     keep_results: str | None = None
+    settings: tuple[str, ...] = ()  # values of parameters, as in --set
 
     def options(self) -> RunOptions:
         return RunOptions(
@@ -74,7 +75,7 @@ class RunArguments:
 
 def run_app(arguments: RunArguments) -> None:
     """Runs an app until its end or until the user stops it. Raises what `kigen.cli.exits` turns into an exit code."""
-    app = load(arguments.app_file, arguments.output)
+    app = load(arguments.app_file, arguments.output, arguments.settings)
     report = {} if arguments.report is None else {"--report": str(arguments.report)}
     for output, wrong in conflicts(
         app, None if arguments.output is None else str(arguments.output), str(arguments.app_file), report

@@ -6,11 +6,13 @@ they start at `base`, or at the current directory.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from kigen.engine.errors import AppNotFound, ArgumentError
 from kigen.language import CqlError, CqlErrors
+from kigen.language.expansion import Value
 from kigen.plan import bind, load_app
 from kigen.plan.explain import explain as explain_plan
 from kigen.plan.logical import App
@@ -24,6 +26,7 @@ def read_app(
     text: str | None = None,
     base: str | Path | None = None,
     output: str | Path | None = None,
+    params: Mapping[str, Value] | None = None,
 ) -> App:
     """Returns the bound plan of an app file or of an app's text; a plan is returned as it is.
 
@@ -35,17 +38,19 @@ def read_app(
         raise ArgumentError(f"exactly one of app (a file) and text= (the app itself) is required, got {given}")
     if text is not None:
         directory = Path.cwd() if base is None else Path(base).absolute()
-        return bind(text, TEXT_NAME, str(directory), None if output is None else str(output))
+        return bind(text, TEXT_NAME, str(directory), None if output is None else str(output), params)
     if base is not None:
         raise ArgumentError("base= goes with text= only: paths in an app file start at the directory of the file")
     if isinstance(app, App):
+        if params:
+            raise ArgumentError("params= goes with an app file or text=: this app has been read already")
         return app
     if not isinstance(app, str | Path):
         raise ArgumentError(f"app must be the path of a file, got {type(app).__name__}; the app itself goes to text=")
-    return _read_file(app, output)
+    return _read_file(app, output, params)
 
 
-def _read_file(app: str | Path, output: str | Path | None) -> App:
+def _read_file(app: str | Path, output: str | Path | None, params: Mapping[str, Value] | None) -> App:
     if "\n" in str(app):
         raise AppNotFound("an app file is required, found text of several lines: pass the app itself as text=")
     path = Path(app)
@@ -53,7 +58,7 @@ def _read_file(app: str | Path, output: str | Path | None) -> App:
         what = "a directory" if path.is_dir() else "nothing there"
         raise AppNotFound(f"{path}: an app file is required, found {what}")
     try:
-        return load_app(app, output)
+        return load_app(app, output, params)
     except UnicodeDecodeError as error:
         raise AppNotFound(f"{path}: an app file in UTF-8 is required: {error}") from error
 
@@ -64,6 +69,7 @@ def check(
     text: str | None = None,
     base: str | Path | None = None,
     output: str | Path | None = None,
+    params: Mapping[str, Value] | None = None,
 ) -> list[CqlError]:
     """Returns all errors of an app or, if there are none, its warnings (`CqlWarning`); does not start Spark.
 
@@ -72,6 +78,7 @@ def check(
         text: The app itself, instead of a file.
         base: Directory at which relative paths in `text` start. Default: the current directory.
         output: Also checks the files that `Engine.run(..., output=...)` would write.
+        params: Values of the app's parameters (`$name`), by name.
 
     Raises:
         AppNotFound: There is no such file.
@@ -92,7 +99,7 @@ def check(
     []
     """
     try:
-        return list(read_app(app, text=text, base=base, output=output).warnings)
+        return list(read_app(app, text=text, base=base, output=output, params=params).warnings)
     except CqlErrors as found:
         return list(found.errors)
 
@@ -103,6 +110,7 @@ def explain(
     text: str | None = None,
     base: str | Path | None = None,
     format: Literal["text", "json", "mermaid"] = "text",
+    params: Mapping[str, Value] | None = None,
 ) -> str:
     """Returns the plan of an app: its streams, its tasks with their deadlines, and the operators of each query.
 
@@ -111,6 +119,7 @@ def explain(
         text: The app itself, instead of a file.
         base: Directory at which relative paths in `text` start. Default: the current directory.
         format: "text" for a tree, "json", or "mermaid" for a diagram.
+        params: Values of the app's parameters (`$name`), by name.
 
     Raises:
         CqlErrors: The app has errors.
@@ -133,4 +142,4 @@ def explain(
               └─ stream cars
     <BLANKLINE>
     """
-    return explain_plan(read_app(app, text=text, base=base), format)
+    return explain_plan(read_app(app, text=text, base=base, params=params), format)

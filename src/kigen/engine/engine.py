@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from kigen.engine.options import RunOptions
 from kigen.engine.progress import Progress
 from kigen.engine.result import RunResult
 from kigen.engine.run import Run
+from kigen.language.expansion import Value
 from kigen.plan.logical import App
 from kigen.spark.session.start import start_session
 
@@ -63,6 +64,7 @@ class Engine:
         *,
         text: str | None = None,
         base: str | Path | None = None,
+        params: Mapping[str, Value] | None = None,
         drain: bool = defaults.DRAIN,
         output: str | Path | None = None,
         checkpoint: str | Path | None = None,
@@ -88,6 +90,7 @@ class Engine:
             app: Path of the app file.
             text: The app itself, instead of a file.
             base: Directory at which relative paths in `text` start. Default: the current directory.
+            params: Values of the app's parameters (`$name`), by name.
             drain: Processes all that finite sources hold, in event-time order. A drain drops no tuple.
             output: Directory in which each query also writes `<query>.csv`.
             checkpoint: Directory from which a run that was stopped or killed continues.
@@ -148,7 +151,7 @@ class Engine:
             inline_bytes=inline_bytes,
             runtime=runtime,
         )
-        run = self._begin(self.prepare(app, options, text=text, base=base))
+        run = self._begin(self.prepare(app, options, text=text, base=base, params=params))
         try:
             run.await_end()
         finally:
@@ -161,6 +164,7 @@ class Engine:
         *,
         text: str | None = None,
         base: str | Path | None = None,
+        params: Mapping[str, Value] | None = None,
         drain: bool = defaults.DRAIN,
         output: str | Path | None = None,
         checkpoint: str | Path | None = None,
@@ -210,7 +214,7 @@ class Engine:
             inline_bytes=inline_bytes,
             runtime=runtime,
         )
-        return self._begin(self.prepare(app, options, text=text, base=base))
+        return self._begin(self.prepare(app, options, text=text, base=base, params=params))
 
     def prepare(
         self,
@@ -219,6 +223,7 @@ class Engine:
         *,
         text: str | None = None,
         base: str | Path | None = None,
+        params: Mapping[str, Value] | None = None,
     ) -> Run:
         """Does everything of a run that needs no Spark: reads the app, checks its inputs, takes the checkpoint.
 
@@ -229,7 +234,7 @@ class Engine:
         False
         """
         chosen = RunOptions() if options is None else options
-        return Run(read_app(app, text=text, base=base, output=chosen.output), chosen)
+        return Run(read_app(app, text=text, base=base, output=chosen.output, params=params), chosen)
 
     def _begin(self, run: Run) -> Run:
         try:

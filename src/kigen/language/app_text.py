@@ -18,11 +18,48 @@ from kigen.language.errors import CqlError, CqlWarning
 Span = tuple[int, int]
 
 
+@dataclass(frozen=True)
+class Piece:
+    """A part of an expanded text, and the place in a file that it comes from. A piece that is not `copied` is the value
+    of a parameter."""
+
+    text: str
+    source: Source
+    span: Span
+    copied: bool
+
+
 @dataclass(eq=False)
 class Source:
+    """The text of an app file. With `pieces`, the text is theirs: included files, and values of parameters."""
+
     text: str
     file: str = "<app>"
     tokens: list[Token] = field(default_factory=list)
+    pieces: tuple[Piece, ...] = ()
+
+    @cached_property
+    def _piece_starts(self) -> list[int]:
+        starts = [0]
+        for piece in self.pieces:
+            starts.append(starts[-1] + len(piece.text))
+        return starts[:-1]
+
+    def _origin(self, span: Span) -> tuple[Source, Span]:
+        """Returns the file that a place of the text comes from, and the place there."""
+        if not self.pieces:
+            return self, span
+        at = max(0, bisect_right(self._piece_starts, span[0]) - 1)
+        piece, begin = self.pieces[at], self._piece_starts[at]
+        if not piece.copied:
+            return piece.source, piece.span
+        start = piece.span[0] + span[0] - begin
+        last = max(at, bisect_right(self._piece_starts, max(span[0], span[1] - 1)) - 1)
+        end = self.pieces[last]
+        if end.source is not piece.source:
+            return piece.source, (start, piece.span[1])
+        inside = end.span[0] + span[1] - self._piece_starts[last] if end.copied else end.span[1]
+        return piece.source, (start, inside)
 
     @cached_property
     def _line_starts(self) -> list[int]:
@@ -33,10 +70,12 @@ class Source:
         return [token.start for token in self.tokens]
 
     def error(self, span: Span, message: str, hint: str | None = None) -> CqlError:
-        return CqlError(message, self.file, *self._place(span), hint, self._line(span))
+        source, place = self._origin(span)
+        return CqlError(message, source.file, *source._place(place), hint, source._line(place))
 
     def warning(self, span: Span, message: str, hint: str | None = None) -> CqlWarning:
-        return CqlWarning(message, self.file, *self._place(span), hint, self._line(span))
+        source, place = self._origin(span)
+        return CqlWarning(message, source.file, *source._place(place), hint, source._line(place))
 
     def _row(self, span: Span) -> int:
         return bisect_right(self._line_starts, min(span[0], len(self.text))) - 1

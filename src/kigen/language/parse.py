@@ -3,6 +3,7 @@ not hide the next."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
 
 from sqlglot.errors import ParseError, TokenError
@@ -12,16 +13,23 @@ from kigen.language.app_text import Source
 from kigen.language.declarations import AppDecl
 from kigen.language.dialect import Cql
 from kigen.language.errors import CqlError
+from kigen.language.expansion import Expansion, Value
 from kigen.language.placed_parser import CqlSyntaxError
 from kigen.language.statements import STATEMENTS, CqlParser
 
 
-def parse_app(text: str, file: str = "<app>") -> AppDecl:
-    """Returns all declarations and all syntax errors of an app file; never raises because of the text."""
-    source = Source(text, file)
-    app = AppDecl(source)
+def parse_app(
+    text: str, file: str = "<app>", directory: str = ".", params: Mapping[str, Value] | None = None
+) -> AppDecl:
+    """Returns all declarations and all syntax errors of an app file; never raises because of the text. Files that it
+    includes are relative to `directory`; `params` are the values of its parameters."""
+    expansion = Expansion(params or {})
+    source = expansion.expand(text, file, directory)
+    app = AppDecl(source, errors=expansion.errors)
+    if app.errors:
+        return app
     try:
-        source.tokens = list(Cql().tokenize(text))
+        source.tokens = list(Cql().tokenize(source.text))
     except TokenError as error:
         app.errors.append(_token_error(source, error))
         return app

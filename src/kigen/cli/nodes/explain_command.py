@@ -17,8 +17,9 @@ def explain_nodes(
     time_limit_s: float,
     format: str,
     picture: Path | None,
+    settings: tuple[str, ...] = (),
 ) -> str:
-    app = load(app_file)
+    app = load(app_file, settings=settings)
     planned, placed = place(app, load_nodes(nodes_file), load_profile(profile), allocate, time_limit_s)
     labels = {name: node.label() for name, node in planned.plan_nodes.items()}
     if picture is not None:

@@ -189,6 +189,7 @@ class Processes:
         command += ["--memory", str(memory_share(a.memory, len(self._replicas)))]
         for option, value in (("--profile", a.profile), ("--output", a.output), ("--duration", a.duration)):
             command += [] if value is None else [option, str(value)]
+        command += [word for setting in a.settings for word in ("--set", setting)]
         log = self._log(name)
         log.parent.mkdir(parents=True, exist_ok=True)
         # In its own process session, so that Ctrl-C reaches only this process, which then ends the others in order.

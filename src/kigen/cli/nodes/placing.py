@@ -46,6 +46,7 @@ class NodesArguments:
     policy: str
     duration: str | None
     memory: str = defaults.MEMORY
+    settings: tuple[str, ...] = ()  # values of parameters, as in --set
 
     def __post_init__(self) -> None:
         """Raises ArgumentError for what every node would refuse, before a node is started."""
@@ -98,7 +99,8 @@ def placed_parts(arguments: NodesArguments) -> tuple[NodesFile, Placement, dict[
 
     Uses the stored placement if there is one. Otherwise places the app and stores the result.
     """
-    app, (nodes, notes) = load(arguments.app_file, arguments.output), with_batches(load_nodes(arguments.nodes_file))
+    app = load(arguments.app_file, arguments.output, arguments.settings)
+    nodes, notes = with_batches(load_nodes(arguments.nodes_file))
     for name in (stream.name for stream in app.streams if stream.source.name == "http"):
         raise ArgumentError(f"stream {name} takes tuples over HTTP, which nodes do not serve: use 'kigen run --serve'")
     for note in notes:

@@ -6,10 +6,12 @@ of the text.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from kigen.language import CqlErrors, QueryDecl, parse_app
 from kigen.language.declarations import AppDecl, TableDecl
+from kigen.language.expansion import Value
 from kigen.language.statements import STATEMENTS
 from kigen.plan.binder.bodies import bind_body
 from kigen.plan.binder.catalog import Catalog
@@ -27,18 +29,23 @@ from kigen.plan.rewrite import rewrite
 _OUR_COLUMNS = ("_from", "_to", "_at", "_op")
 
 
-def load_app(path: str | Path, output: str | Path | None = None) -> App:
+def load_app(path: str | Path, output: str | Path | None = None, params: Mapping[str, Value] | None = None) -> App:
     """Reads and binds an app file; relative paths in it start at its directory. `output` is the folder for results, if
-    there is one."""
+    there is one. `params` are the values of its parameters."""
     file = Path(path)
-    return bind(
-        file.read_text(encoding="utf-8"), str(path), str(file.resolve().parent), None if output is None else str(output)
-    )
+    text, folder = file.read_text(encoding="utf-8"), str(file.resolve().parent)
+    return bind(text, str(path), folder, None if output is None else str(output), params)
 
 
-def bind(text: str, file_name: str = "<app>", directory: str = ".", output: str | None = None) -> App:
+def bind(
+    text: str,
+    file_name: str = "<app>",
+    directory: str = ".",
+    output: str | None = None,
+    params: Mapping[str, Value] | None = None,
+) -> App:
     """Binds the text of an app file; raises CqlErrors with all its errors."""
-    declared = parse_app(text, file_name)
+    declared = parse_app(text, file_name, directory, params)
     catalog = Catalog(declared.source, _bind_query, list(declared.errors))
     streams = _declare(declared, catalog)
     bound_queries = {key: catalog.query(key) for key in catalog.declared}

@@ -116,7 +116,7 @@ def check_scalar(source: Source, node: exp.Expr, clause: str, aggregates: bool =
         if isinstance(part, exp.Star) and not isinstance(part.parent, exp.Count):
             raise source.error(place_of(source, part), "* cannot be part of an expression", "name the columns")
         if isinstance(part, exp.Placeholder | exp.Parameter):
-            raise source.error(place_of(source, part), "parameters are not part of CQL", "write the value")
+            raise source.error(place_of(source, part), "a parameter needs a name", "write $name, and --set name=value")
         if isinstance(part, AGGREGATES) and not aggregates:
             hints = {"WHERE": "write the condition in HAVING", "SHED": "write an expression over the stream's columns"}
             hint = hints.get(clause, "compute it in a subquery in FROM")
