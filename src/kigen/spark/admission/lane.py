@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from kigen.connectors import LiveSource
+from kigen.plan.estimates import DEFAULT_RATE, declared_rates
+from kigen.plan.tasks import Task
 from kigen.schedule.slices import ADMITTED_NAMES
 from kigen.spark.admission.live_queues import Cursors, task_of
 from kigen.spark.admission.offsets import LaneStart, LogPosition, next_budget, take_log_ranges
@@ -24,6 +26,7 @@ from kigen.spark.scratch import Committed
 from kigen.spark.spec import RunSpec
 
 _SHORT_WAIT_S, _SILENT_WAIT_S = 0.001, 0.01  # between two looks at sources that do not know their next arrival
+_TASK_US, _TUPLE_US = 20_000.0, 20.0  # guesses of a task's own work per second, and of its work per tuple
 _LONG_WAIT_S = 0.05  # a run that stops is noticed this soon
 
 
@@ -174,13 +177,15 @@ class Lane:
 
 
 def deal(spec: RunSpec, lanes: int, logs: dict[str, LogPosition]) -> list[LaneStart]:
-    """Deals the tasks to lanes: the most expensive first, each to the lane with the least work so far."""
+    """Deals the tasks to lanes: the most work per second first, each to the lane with the least so far."""
+    rates = declared_rates(spec.app.streams)
+    work_us = {task.name: _work_us(task, rates) for task in spec.tasks}
     load = [0.0] * lanes
     dealt: list[list[str]] = [[] for _ in range(lanes)]
-    for task in sorted(spec.tasks, key=lambda t: -sum(query.cost_us or 0 for query in t.queries)):
+    for name in sorted(work_us, key=lambda task: -work_us[task]):
         place = load.index(min(load))
-        load[place] += 1.0 + sum(query.cost_us or 0 for query in task.queries)
-        dealt[place].append(task.name)
+        load[place] += work_us[name]
+        dealt[place].append(name)
     streams = {task.name: set(task.streams) for task in spec.tasks}
     return [
         {
@@ -189,6 +194,12 @@ def deal(spec: RunSpec, lanes: int, logs: dict[str, LogPosition]) -> list[LaneSt
         }
         for names in dealt
     ]
+
+
+def _work_us(task: Task, rates: dict[str, float]) -> float:
+    """Guesses how many microseconds of work a task has per second, from declared rates and COST."""
+    tuples = sum(rates.get(stream, DEFAULT_RATE) for stream in task.streams)
+    return _TASK_US + tuples * (_TUPLE_US + sum(query.cost_us or 0 for query in task.queries))
 
 
 def now_us() -> int:
