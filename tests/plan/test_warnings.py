@@ -117,3 +117,27 @@ def test_check_shows_warnings_and_succeeds(tmp_path: Path) -> None:
     assert done.stderr.startswith(f"warning: {path}:3:47: this join is a cross product")
     assert "^" in done.stderr
     assert "hint: join on an equality" in done.stderr
+
+
+STREAM = "CREATE STREAM s (a BIGINT) FROM synthetic (rate = 500);\n"
+
+
+def test_a_deadline_shorter_than_two_rounds_is_named() -> None:
+    app = bind(STREAM + "CREATE QUERY q DEADLINE 5 MILLISECONDS AS SELECT a FROM s [NOW];")
+    (warning,) = app.warnings
+    assert (warning.line, warning.column) == (2, 14)
+    assert (
+        "a deadline of 5 ms, but a tuple may wait for one round and then for its own, 10 ms in all" in warning.message
+    )
+    assert warning.hint == "write DEADLINE 10 MILLISECONDS or more"
+
+
+def test_work_that_exceeds_a_core_is_named() -> None:
+    app = bind(STREAM + "CREATE QUERY q DEADLINE 1 SECONDS COST 3000 MICROSECONDS AS SELECT a FROM s [NOW];")
+    (warning,) = app.warnings
+    assert "needs 1.5 cores (500 tuples per second with COST 3000 MICROSECONDS)" in warning.message
+
+
+def test_a_deadline_that_holds_gives_no_warning() -> None:
+    app = bind(STREAM + "CREATE QUERY q DEADLINE 100 MILLISECONDS COST 1000 MICROSECONDS AS SELECT a FROM s [NOW];")
+    assert app.warnings == ()

@@ -14,8 +14,11 @@ from kigen.plan.logical import App, Connector, Query, Scan, Window, WindowKind
 from kigen.plan.types import Column, Type
 from kigen.spark.operator import error_codec, result_rows
 from kigen.spark.operator.result_rows import Spool
+from kigen.spark.rounds.round import Round
+from kigen.spark.rounds.round_log import RoundLog, path_of
 from kigen.spark.session.start import RETAINED_BATCHES
 from kigen.spark.sink.batch_sink import BatchSink
+from kigen.spark.sink.round_server import DeliveredRound
 from kigen.spark.spec import RunSpec
 
 SCHEMA = (Column("a", Type.BIGINT),)
@@ -120,3 +123,75 @@ def test_snapshots_are_kept_while_a_retained_state_names_them(tmp_path: Path) ->
         assert needed <= found
         assert len(found) <= RETAINED_BATCHES // 4 + 2
     sink.close()
+
+
+def delivered(number: int, epoch: int = 1) -> DeliveredRound:
+    """The only row of a round is its number."""
+    rows = [dict(zip(result_rows.COLUMNS, row, strict=True)) for row in batch(number)._rows if row[3] != "chunk"]
+    return DeliveredRound(epoch, 0, number, rows)
+
+
+def rounds_in(directory: Path, epoch: int, count: int) -> None:
+    log = RoundLog(str(directory / "ck"), epoch, 0, sync=True)
+    for number in range(1, count + 1):
+        log.append(Round(number, 0))
+    log.close()
+
+
+def closing(rounds: int) -> Any:
+    rows = [
+        ("task0", 1, None, "chunk", None, None),
+        ("task0", 1, None, "lane", None, json.dumps({"lane": 0, "rounds": rounds})),
+    ]
+    return Frame(rows)
+
+
+def test_rounds_of_two_attempts_are_written_once(tmp_path: Path) -> None:
+    sink, _ = sink_on(tmp_path)
+    rounds_in(tmp_path, 1, 4)
+    sink._take_rounds([delivered(1), delivered(2)])
+    sink._take_rounds([delivered(2), delivered(3), delivered(1), delivered(2), delivered(3)])
+    assert written(tmp_path) == [1, 2, 3]
+    sink._take_rounds([delivered(4)])
+    sink(closing(4), 0)
+    sink._take_rounds([delivered(3), delivered(4)])
+    sink.close()
+    assert written(tmp_path) == [1, 2, 3, 4]
+    assert sink.metrics.queries["q"].arrived == 4
+
+
+def test_recorded_rounds_stay_and_are_counted_once_after_a_restart(tmp_path: Path) -> None:
+    sink, _ = sink_on(tmp_path)
+    rounds_in(tmp_path, 1, 5)
+    sink._take_rounds([delivered(1), delivered(2)])
+    sink._take_rounds([delivered(3)])
+    sink.close()
+    with (tmp_path / "q.csv").open("a", encoding="utf-8") as file:
+        file.write("99,half a li")  # written, not recorded
+    again, _ = sink_on(tmp_path)
+    assert written(tmp_path) == [1, 2, 3]
+    assert again._begin_lane(1, 0) == 3
+    assert again.metrics.queries["q"].arrived == 3
+    again._take_rounds([delivered(4)])
+    again(closing(4), 0)
+    again.close()
+    assert written(tmp_path) == [1, 2, 3, 4]
+    last, _ = sink_on(tmp_path)
+    assert last._begin_lane(1, 0) > 1 << 60, "the sink log has the whole epoch"
+    assert last.metrics.queries["q"].arrived == 4
+    last.close()
+
+
+def test_rounds_that_a_power_cut_took_from_the_round_log_are_cut_off(tmp_path: Path) -> None:
+    """Only without syncs can an output have rounds that the log lacks. They would be decided anew."""
+    sink, _ = sink_on(tmp_path)
+    rounds_in(tmp_path, 1, 5)
+    for number in (1, 2, 3):
+        sink._take_rounds([delivered(number)])
+    sink.close()
+    path = path_of(tmp_path / "ck", 1, 0)
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
+    again, _ = sink_on(tmp_path)
+    assert again._begin_lane(1, 0) == 2
+    assert written(tmp_path) == [1, 2]
+    again.close()

@@ -15,6 +15,7 @@ from kigen.language.expansion import Value
 from kigen.language.statements import STATEMENTS
 from kigen.plan.binder.bodies import bind_body
 from kigen.plan.binder.catalog import Catalog
+from kigen.plan.binder.deadlines import deadline_warnings
 from kigen.plan.binder.expressions.binding import place_of
 from kigen.plan.binder.files import check_outputs
 from kigen.plan.binder.sinks import bind_sink, check_mode, mode_warnings
@@ -54,7 +55,8 @@ def bind(
         raise CqlErrors(catalog.errors)
     bound = rewrite(tuple(q for q in queries if q is not None))
     costly = cost_warnings(bound, declared.source, catalog.rates)
-    warnings = sorted([*costly, *mode_warnings(declared, bound)], key=lambda warning: (warning.line, warning.column))
+    missed = deadline_warnings(declared, bound, catalog.rates)
+    warnings = sorted([*costly, *mode_warnings(declared, bound), *missed], key=lambda found: (found.line, found.column))
     app = App(tuple(catalog.streams[k] for k in streams), bound, directory, warnings=tuple(warnings))
     check_outputs(declared, app, file_name, output)
     return app

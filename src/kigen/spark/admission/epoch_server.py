@@ -2,8 +2,8 @@
 
 A worker begins with its epoch, lane and attempt. It gets the rounds that are logged already, which it makes again, and
 then asks for one round after the other. Invariant: only the newest attempt of a lane gets new rounds. The end of an
-epoch is a decision like any other: when the epoch's time is over and no lane would miss a deadline by the pause, or
-when nothing is left to do, each lane gets a last round.
+epoch is a decision like any other: when the epoch's time is over and no lane would miss a deadline by the pause, when
+it has read so much that a replay would take long, or when nothing is left to do, each lane gets a last round.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from kigen.spark.scratch import Scratch
 from kigen.spark.spec import RunSpec
 
 GAP_US = 250_000.0  # first guess of the pause between two epochs
+LARGEST_EPOCH = 3_000_000  # tuples per lane: queues keep what an epoch has read, and a replay reads it again
 _REPORT_S = 0.5
 _OVERTIME = 1.1  # an epoch ends after this share of its length, whatever waits
 _STARTING_S = 600.0  # for a worker to ask for its epoch
@@ -141,9 +142,9 @@ class EpochServer:
         length_us = self._spec.epoch_us or _STARTING_S * 1e6
         if self._scratch.stopping or self.over:
             self._ending = True
-        elif passed_us >= length_us:
+        elif passed_us >= length_us or max(lane.epoch_rows for lane in self._lanes) > LARGEST_EPOCH:
             can_pause = all(lane.can_pause(at_us, self._gap_us) for lane in self._lanes)
-            self._ending = can_pause or passed_us >= _OVERTIME * length_us
+            self._ending = can_pause or not length_us <= passed_us < _OVERTIME * length_us
         return self._ending
 
     def _report(self, now: bool = False) -> None:

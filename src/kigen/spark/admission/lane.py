@@ -58,6 +58,7 @@ class Lane:
         self._events: dict[str, int | None] = {}
         self._log: RoundLog | None = None
         self.rounds: list[Round] = []  # of this epoch
+        self.epoch_rows = 0  # tuples that this epoch has read
         self._log_rows = self._log_began_us = 0
 
     @property
@@ -70,10 +71,10 @@ class Lane:
         if self._log is not None:
             self._log.close()
         self._log = RoundLog(self._spec.checkpoint, epoch, self.place, self._spec.syncs)
-        self.rounds = []
+        self.rounds, self.epoch_rows = [], 0
         for entry in self._log.before:
             self.pass_by(entry)
-            self.rounds.append(entry)
+            self._add(entry)
 
     def pass_by(self, entry: Round) -> None:
         """Moves the cursors over a round that was decided earlier."""
@@ -112,8 +113,13 @@ class Lane:
     def _admit(self, entry: Round) -> Round:
         assert self._log is not None
         self._log.append(entry)
-        self.rounds.append(entry)
+        self._add(entry)
         return entry
+
+    def _add(self, entry: Round) -> None:
+        self.rounds.append(entry)
+        taken = [*entry.ranges, *(piece for given in entry.taken.values() for piece in given["ranges"])]
+        self.epoch_rows += sum(piece["rows"] or 0 for piece in taken)
 
     def _live(self, done: RoundDone, now_us: int, closing: bool) -> dict[str, Any]:
         scheduling = self._policy

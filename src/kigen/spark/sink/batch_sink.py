@@ -313,7 +313,9 @@ class BatchSink:
                 raise
 
     def _write_rounds(self, rounds: list[DeliveredRound]) -> None:
-        fresh = [r for r in rounds if self._epoch.is_new(r.lane, r.number)]
+        # Two attempts of a lane may have sent the same round.
+        distinct = {(r.lane, r.number): r for r in reversed(rounds) if self._epoch.is_new(r.lane, r.number)}
+        fresh = [distinct[key] for key in sorted(distinct)]
         if not fresh and not self._is_due():
             return
         if self._spec.syncs:
