@@ -11,6 +11,8 @@ import pytest
 from epoch_side import Crash, CrashingRuntime, OneAtATime, Run, undisturbed
 
 from kigen.plan import load_app
+from kigen.spark.admission import epoch_server
+from kigen.spark.admission.lane_moves import plan_moves
 from kigen.spark.operator import lane_step
 from kigen.spark.rounds import round_log
 from kigen.spark.spec import RunSpec
@@ -104,10 +106,31 @@ def test_a_lane_that_died_is_tried_again(tmp_path: Path, seed: int) -> None:
     check_lines(spec, tmp_path)
 
 
+def test_loads_are_evened_out() -> None:
+    def moved(*lanes: dict[str, float], fixed: str = "") -> list[tuple[str, int, int]]:
+        return plan_moves(list(lanes), 100.0, lambda task, _: task not in fixed)
+
+    assert moved({"a": 40, "b": 30, "c": 20}, {"d": 10}) == [("a", 0, 1)]
+    assert moved({"a": 40, "b": 30, "c": 20}, {"d": 10}, fixed="a") == [("b", 0, 1)]
+    assert moved({"a": 20, "b": 15}, {"c": 30}) == [], "less than a tenth of the epoch"
+    assert moved({"a": 90}, {"b": 1}) == [], "a lane keeps its last task"
+    assert moved({"a": 90, "b": 0}, {"c": 1}) == [], "moving a would only turn the loads round"
+
+
 @pytest.mark.parametrize("seed", range(10))
-def test_a_run_that_begins_again_makes_the_logged_rounds(tmp_path: Path, seed: int) -> None:
-    """The new run has the state and offset that Spark committed, the round log, and the outputs as they are."""
+def test_a_run_that_begins_again_makes_the_logged_rounds(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new run has the state and offset that Spark committed, the round log, and the outputs as they are. Tasks
+    change their lanes at random.
+    """
     rng = random.Random(seed)
+
+    def moves(work_us: list[dict[str, float]], *_: Any) -> list[tuple[str, int, int]]:
+        place = 0 if len(work_us[0]) > 1 else 1
+        return [(rng.choice(list(work_us[place])), place, 1 - place)] if rng.random() < 0.7 else []
+
+    monkeypatch.setattr(epoch_server, "plan_moves", moves)
     committed: tuple[Any, Any] = (None, {})
     for life in range(30):
         epoch_us = rng.choice((100_000, 400_000, 10_000_000))

@@ -15,13 +15,13 @@ from kigen.language.expansion import Value
 from kigen.language.statements import STATEMENTS
 from kigen.plan.binder.bodies import bind_body
 from kigen.plan.binder.catalog import Catalog
-from kigen.plan.binder.deadlines import deadline_warnings
 from kigen.plan.binder.expressions.binding import place_of
 from kigen.plan.binder.files import check_outputs
 from kigen.plan.binder.sinks import bind_sink, check_mode, mode_warnings
 from kigen.plan.binder.streams import bind_stream
 from kigen.plan.binder.tables import always_alive, bind_table
 from kigen.plan.costs import cost_warnings
+from kigen.plan.deadlines import deadline_warnings
 from kigen.plan.expressions.columns import bare
 from kigen.plan.logical import App, PlanNode, Project, Query, StreamKind, ToStream, Window
 from kigen.plan.paths import bad_name

@@ -8,14 +8,18 @@ it has read so much that a replay would take long, or when nothing is left to do
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from kigen.spark.admission.lane import Lane, RoundDone, deal, now_us
+from kigen.durable import replace
+from kigen.spark.admission.lane import Lane, RoundDone, costs_file, deal, now_us
+from kigen.spark.admission.lane_moves import Move, plan_moves
 from kigen.spark.admission.offsets import LaneStart, Offset
+from kigen.spark.operator import moved_task
 from kigen.spark.rounds import round_log, wire
 from kigen.spark.rounds.round import Round
 from kigen.spark.scratch import Scratch
@@ -38,6 +42,7 @@ class EpochServer:
         self._attempts: list[int] = []  # newest attempt per lane in this epoch
         self._began: float | None = None  # when the first worker asked
         self._ending = self._failed = False
+        self._moves: list[Move] = []  # at the end of this epoch
         self._gap_us, self._ended_at = GAP_US, 0.0
         self._reported = 0.0
         self._lock = threading.Lock()
@@ -54,7 +59,9 @@ class EpochServer:
         with self._lock:
             if not self._lanes:
                 self._open(start)
-            self._epoch = start.seq + 1
+            else:
+                self._move([lane.rounds[-1] for lane in self._lanes if lane.rounds], start.started_us)
+            self._epoch, self._moves = start.seq + 1, []
             self._attempts = [-1] * len(self._lanes)
             self._began, self._ending = None, False
             queues = {queue: at for lane in self._lanes for queue, at in lane.queues.items()}
@@ -64,19 +71,45 @@ class EpochServer:
                 lane.begin_epoch(self._epoch)
             self._ending = any(lane.ended for lane in self._lanes)  # as an earlier process decided
         round_log.trim(self._spec.checkpoint, start.seq)
+        moved_task.trim(self._spec.checkpoint, start.seq - round_log.KEPT)
         return end
 
     def _open(self, start: Offset) -> None:
         """Opens the lanes as they are after the batch of `start`."""
         starts = start.lanes or deal(self._spec, self._spec.lanes, start.logs)
+        starts = [{**lane, "adopted": []} for lane in starts]  # what the epoch of `start` adopted is done
         self._lanes = [
             Lane(self._spec, place, lane, start.queues, start.started_us) for place, lane in enumerate(starts)
         ]
         self._locks = [threading.Lock() for _ in starts]
-        if start.lanes is not None:
-            for lane in self._lanes:  # the offset is from the start of its epoch
-                for entry in round_log.read(round_log.path_of(self._spec.checkpoint, start.seq, lane.place))[0]:
-                    lane.pass_by(entry)
+        if start.lanes is None:
+            return
+        last: list[Round] = []
+        for lane in self._lanes:  # the offset is from the start of its epoch
+            entries, _ = round_log.read(round_log.path_of(self._spec.checkpoint, start.seq, lane.place))
+            for entry in entries:
+                lane.pass_by(entry)
+            last += entries[-1:]
+        self._move(last, start.started_us)
+
+    def _move(self, last: list[Round], started_us: int) -> None:
+        """Opens the lanes anew if tasks move between them, as the last rounds of the epoch say."""
+        moves = {task: place for entry in last for task, place in entry.moves.items()}
+        if not moves:
+            return
+        queues = {queue: at for lane in self._lanes for queue, at in lane.queues.items()}
+        costs = [found for lane in self._lanes if (found := lane.costs()) is not None]
+        if costs:
+            together = {**costs[0], "tasks": {task: us for one in costs for task, us in one["tasks"].items()}}
+            for lane in self._lanes:
+                replace(costs_file(self._spec.checkpoint, lane.place), json.dumps(together).encode())
+        starts: list[LaneStart] = [lane.start for lane in self._lanes]
+        for place, start in enumerate(starts):
+            start["adopted"] = sorted(task for task, to in moves.items() if to == place)
+            start["tasks"] = [task for task in start["tasks"] if task not in moves] + start["adopted"]
+        for lane in self._lanes:
+            lane.close()
+        self._lanes = [Lane(self._spec, place, start, queues, started_us) for place, start in enumerate(starts)]
 
     @property
     def over(self) -> bool:
@@ -122,7 +155,7 @@ class EpochServer:
                 if self._ends(at_us) or self._failed:
                     self._ended_at = time.monotonic()
                     self._report(now=True)
-                    return lane.end(at_us)
+                    return lane.end(at_us, {task: to for task, place, to in self._moves if place == lane.place})
                 entry = lane.next(done, at_us, self._scratch.closing)
                 if entry is not None:
                     if not self._spec.epoch_us:
@@ -130,22 +163,29 @@ class EpochServer:
                     self._report()
                     return entry
                 wait_s = lane.wait_s(at_us)
-            done = RoundDone(done.number, done.elapsed_us, done.task_us)
+            done = RoundDone()  # it is told
             time.sleep(wait_s)
 
     def _ends(self, at_us: int) -> bool:
         """Decides whether the epoch ends. Once it does, it ends for all lanes."""
-        if self._ending:
-            return True
+        with self._lock:
+            self._ending = self._ending or self._is_time(at_us)
+            return self._ending
+
+    def _is_time(self, at_us: int) -> bool:
         assert self._began is not None
         passed_us = (time.monotonic() - self._began) * 1e6
         length_us = self._spec.epoch_us or _STARTING_S * 1e6
         if self._scratch.stopping or self.over:
-            self._ending = True
-        elif passed_us >= length_us or max(lane.epoch_rows for lane in self._lanes) > LARGEST_EPOCH:
-            can_pause = all(lane.can_pause(at_us, self._gap_us) for lane in self._lanes)
-            self._ending = can_pause or not length_us <= passed_us < _OVERTIME * length_us
-        return self._ending
+            return True
+        if passed_us < length_us and max(lane.epoch_rows for lane in self._lanes) <= LARGEST_EPOCH:
+            return False
+        can_wait = length_us <= passed_us < _OVERTIME * length_us
+        if can_wait and not all(lane.can_pause(at_us, self._gap_us) for lane in self._lanes):
+            return False
+        work_us = [lane.work_us for lane in self._lanes]
+        self._moves = plan_moves(work_us, passed_us, lambda task, lane: self._lanes[lane].can_move(task))
+        return True
 
     def _report(self, now: bool = False) -> None:
         at = time.monotonic()

@@ -47,6 +47,8 @@ class Lane:
         self, spec: RunSpec, place: int, start: LaneStart, queues: dict[str, Cursors], started_us: int
     ) -> None:
         self._spec, self.place, self.tasks = spec, place, tuple(t for t in spec.tasks if t.name in start["tasks"])
+        self._adopted = list(start["adopted"])
+        self.work_us = dict.fromkeys(start["tasks"], 0.0)  # time that each task took in this epoch
         self._logs: dict[str, LogPosition] = {name: {**at} for name, at in start["logs"].items()}
         self.queues: dict[str, Cursors] = {
             queue: {stream: dict(cursor) for stream, cursor in cursors.items()}
@@ -64,14 +66,16 @@ class Lane:
     @property
     def start(self) -> LaneStart:
         """Where the lane stands now, for the offset of the next epoch."""
-        return {"tasks": [task.name for task in self.tasks], "logs": {name: {**at} for name, at in self._logs.items()}}
+        logs: dict[str, LogPosition] = {name: {**at} for name, at in self._logs.items()}
+        return {"tasks": [task.name for task in self.tasks], "logs": logs, "adopted": self._adopted}
 
     def begin_epoch(self, epoch: int) -> None:
         """Opens the log of an epoch, and goes to where an earlier process came in it."""
         if self._log is not None:
             self._log.close()
         self._log = RoundLog(self._spec.checkpoint, epoch, self.place, self._spec.syncs)
-        self.rounds, self.epoch_rows = [], 0
+        self.rounds, self.epoch_rows, self._adopted = [], 0, []
+        self.work_us = dict.fromkeys(self.work_us, 0.0)
         for entry in self._log.before:
             self.pass_by(entry)
             self._add(entry)
@@ -100,15 +104,29 @@ class Lane:
     def next(self, done: RoundDone, now_us: int, closing: bool) -> Round | None:
         """Decides the next round; None: nothing is due."""
         self._events |= done.events_us
+        for task, took_us in done.task_us.items():
+            self.work_us[task] += took_us
         taken = self._live(done, now_us, closing) if self.queues else {}
         ranges = self._log_ranges(now_us, closing)
         if not taken and not ranges:
             return None
         return self._admit(Round(len(self.rounds) + 1, now_us, ranges, taken))
 
-    def end(self, now_us: int) -> Round:
-        """Ends the epoch."""
-        return self._admit(Round(len(self.rounds) + 1, now_us, last=True))
+    def end(self, now_us: int, moves: dict[str, int] | None = None) -> Round:
+        """Ends the epoch. The tasks in `moves` go on in other lanes."""
+        return self._admit(Round(len(self.rounds) + 1, now_us, last=True, moves=moves or {}))
+
+    def can_move(self, task: str) -> bool:
+        """Whether a task reads live streams only. Lanes may be at different positions of a log."""
+        return not any(stream in self._logs for t in self.tasks if t.name == task for stream in t.streams)
+
+    def costs(self) -> dict[str, Any] | None:
+        """Returns what the policy has learnt of costs."""
+        return None if self._scheduling is None else self._scheduling.costs()
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
 
     def _admit(self, entry: Round) -> Round:
         assert self._log is not None
@@ -142,7 +160,7 @@ class Lane:
     @property
     def _policy(self) -> Scheduling:
         if self._scheduling is None:
-            spec, costs = self._spec, Path(self._spec.checkpoint) / f"costs-{self.place}.json"
+            spec, costs = self._spec, costs_file(self._spec.checkpoint, self.place)
             live: dict[str, LiveSource] = {
                 n: s for n, s in self._sources.items() if isinstance(s, LiveSource) and s.live
             }
@@ -197,6 +215,7 @@ def deal(spec: RunSpec, lanes: int, logs: dict[str, LogPosition]) -> list[LaneSt
         {
             "tasks": names,
             "logs": {s: {**at} for s, at in logs.items() if any(s in streams[name] for name in names)},
+            "adopted": [],
         }
         for names in dealt
     ]
@@ -206,6 +225,10 @@ def _work_us(task: Task, rates: dict[str, float]) -> float:
     """Guesses how many microseconds of work a task has per second, from declared rates and COST."""
     tuples = sum(rates.get(stream, DEFAULT_RATE) for stream in task.streams)
     return _TASK_US + tuples * (_TUPLE_US + sum(query.cost_us or 0 for query in task.queries))
+
+
+def costs_file(checkpoint: str, lane: int) -> Path:
+    return Path(checkpoint) / f"costs-{lane}.json"
 
 
 def now_us() -> int:

@@ -44,6 +44,7 @@ class LaneStart(TypedDict):
 
     tasks: list[str]
     logs: dict[str, LogPosition]
+    adopted: list[str]  # tasks of it that another lane had in the epoch before
 
 
 @dataclass(frozen=True)

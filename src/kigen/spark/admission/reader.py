@@ -129,8 +129,8 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
         assert self._server is not None, "an epoch that was not committed is planned anew"
         for place, lane in enumerate(end.lanes or ()):
             name = f"lane {place + 1}"
-            about = {"epoch": end.seq, "lane": place, "tasks": lane["tasks"], "started_us": end.started_us}
-            payload = json.dumps({**about, "admission": self._server.address})
+            about = {"epoch": end.seq, "lane": place, "started_us": end.started_us, "admission": self._server.address}
+            payload = json.dumps({**about, "tasks": lane["tasks"], "adopted": lane["adopted"]})
             yield name, bucket_of(name, place), end.seq, payload
 
 

@@ -253,6 +253,11 @@ class Scheduling:
     def _earliest(self, stream: str, queues: dict[str, Cursors]) -> int:
         return min((queues[self._tasks[i].name][stream]["index"] for i in self._readers[stream]), default=0)
 
+    def costs(self) -> dict[str, Any]:
+        """Returns what was learnt of costs, as the costs file has it."""
+        found: dict[str, Any] = self._cost_model.to_json()
+        return found
+
     def can_pause(self, now_us: int, pause_us: float) -> bool:
         """Whether no deadline is missed because nothing runs for so long."""
         return self.policy.can_pause(float(now_us), pause_us)

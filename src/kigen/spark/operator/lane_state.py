@@ -21,9 +21,11 @@ class LaneState:
 
     @staticmethod
     def of(state: Any) -> LaneState:
-        if not state.exists:
-            return LaneState()
-        _, text, snapshots = state.get
+        return LaneState.from_row(state.get) if state.exists else LaneState()
+
+    @staticmethod
+    def from_row(row: tuple[int, str, bytes | None]) -> LaneState:
+        _, text, snapshots = row
         data, at = bytes(snapshots or b""), 0
         found: dict[str, Manifest] = {}
         for task, (seq, body, size) in json.loads(text)["tasks"].items():

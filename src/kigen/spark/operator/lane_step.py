@@ -16,6 +16,7 @@ from typing import Any
 
 from pyspark import TaskContext
 
+from kigen.spark.operator import moved_task
 from kigen.spark.operator.lane_state import LaneState
 from kigen.spark.operator.outbox import Encoders
 from kigen.spark.operator.range_reader import RangeReader
@@ -85,6 +86,9 @@ class _LaneLoop:
         self._epoch, self._lane = int(payload["epoch"]), int(payload["lane"])
         self.state, self._delivery = state, delivery
         reader = RangeReader(spec, payload["started_us"])
+        for task in payload.get("adopted", ()):
+            state.manifests[task] = moved_task.take_over(spec.checkpoint, self._epoch - 1, task)
+        self._spec, self._moves = spec, list[str]()
         self._tasks = [task for task in spec.tasks if task.name in payload["tasks"]]
         self._steps = {t.name: TaskStep(spec, t.name, 0, state.manifest(t.name), reader, encoders) for t in self._tasks}
         self._stepping = next(iter(self._steps.values()))
@@ -100,7 +104,7 @@ class _LaneLoop:
         for entry in known:
             for task, mine in contents(entry.ranges, entry.taken, self._tasks).items():
                 again.setdefault(task, []).append({**mine, "admitted_us": entry.admitted_us})
-            self.ended = self.ended or entry.last
+            self._end(entry)
         for task, payloads in again.items():
             self._stepping = self._steps[task]
             self._stepping.replay(self._epoch, payloads)
@@ -123,7 +127,11 @@ class _LaneLoop:
         self._delivery.deliver(entry.number, rows)
         elapsed_us = (time.perf_counter_ns() - began) // 1000
         self._done = {"number": entry.number, "elapsed_us": elapsed_us, "task_us": task_us, "events_us": events}
-        self.ended = self.ended or entry.last
+        self._end(entry)
+
+    def _end(self, entry: Round) -> None:
+        if entry.last:
+            self.ended, self._moves = True, list(entry.moves)
 
     def done(self) -> dict[str, Any]:
         return self._done
@@ -134,6 +142,9 @@ class _LaneLoop:
         for step in self._steps.values():
             self._stepping = step
             rows.append(step.save())
+            if step.task in self._moves:  # it goes on in another lane
+                manifest = self.state.manifests.pop(step.task)
+                moved_task.hand_over(self._spec.checkpoint, self._epoch, step.task, manifest, self._spec.syncs)
         about = json.dumps({"lane": self._lane, "rounds": self._delivery.sent})
         return [*rows, (self._tasks[0].name, self._epoch, None, "lane", None, about)]
 

@@ -20,13 +20,17 @@ _NOTHING: Json = {"ranges": [], "shed": {}, "dropped": {}}
 
 @dataclass(frozen=True)
 class Round:
-    """One decision: ranges of logs, and what each queue gives (`TaskInput.to_json`). `last`: the epoch ends here."""
+    """One decision: ranges of logs, and what each queue gives (`TaskInput.to_json`).
+
+    `last`: the epoch ends here, and the tasks in `moves` go on in other lanes.
+    """
 
     number: int
     admitted_us: int
     ranges: list[Json] = field(default_factory=list)
     taken: dict[str, Json] = field(default_factory=dict)
     last: bool = False
+    moves: dict[str, int] = field(default_factory=dict)  # task -> lane
 
     def to_json(self) -> Json:
         return self.__dict__

@@ -1,8 +1,8 @@
 """Warns of deadlines that the costs of a round cannot keep, as far as the app file tells them.
 
-The costs are measured (docs/benchmarks/latency.json): on two cores, a round of one task takes about `ROUND_US`. A tuple
-that just missed a round waits for it and then for its own, so two rounds must fit a deadline. Invariant: a warning
-names a deadline that is missed by most tuples, not one that is missed now and then.
+The costs are measured (docs/decisions/026-rounds-in-epochs.md): on two cores, a round of one task takes about
+`ROUND_US`. A tuple that just missed a round waits for it and then for its own, so two rounds must fit a deadline.
+Invariant: a warning names a deadline that is missed by most tuples, not one that is missed now and then.
 """
 
 from __future__ import annotations
