@@ -26,6 +26,7 @@ class JoinTexts:
         self.rng, self.streams = rng, streams
         self._windows = Queries(rng, scale, streams, (), count())
         self.sources: list[Windowed] = []
+        self.sql: str | None = None
 
     def source(self, alias: str) -> tuple[str, Named]:
         """Draws a windowed stream; returns its text in FROM."""
@@ -241,8 +242,36 @@ class JoinTexts:
             return f"WITH {first}{second} SELECT z, n FROM v UNION ALL SELECT {alias}, 0 FROM w", cols
         return f"WITH {first} SELECT l.{alias} AS z FROM w AS l LEFT JOIN w AS r ON l.{alias} = r.{alias}", cols[:1]
 
+    def asof(self) -> tuple[str, tuple[Col, ...]]:
+        """Draws an ASOF join. DuckDB gets the order among partners of one time, too, which it leaves open."""
+        rng = self.rng
+        (first, left), (second, right) = self.source("a"), self.source("b")
+        pairs = [
+            (a.name, b.name)
+            for a in left[1].cols
+            for b in right[1].cols
+            if a.type == b.type and a.type in ("TIMESTAMP", "TIMESTAMP", *NUMBERS)
+        ]
+        a, b = rng.choice([*pairs, ("ts", "ts"), ("ts", "ts")])
+        op = rng.choice((">=", ">=", ">", "<=", "<"))
+        parts = [f"a.{a} {op} b.{b}"]
+        if rng.random() < 0.7:
+            parts.append(self.equality(left, right))
+        if rng.random() < 0.2:
+            parts.append(self.own(rng.choice((left, right))))
+        rng.shuffle(parts)
+        word, (items, cols) = rng.choice(("", "LEFT ")), self.items([left, right])
+        on = " AND ".join(parts)
+        others = ", ".join(f"b.{c.name} ASC NULLS LAST" for c in right[1].cols)
+        nearest = f"b.{b} {'DESC' if op[0] == '>' else 'ASC'}, {others}"
+        self.sql = (
+            f"SELECT {items} FROM (SELECT row_number() OVER () AS _n, * FROM {first.removesuffix(' AS a')}) AS a "
+            f"{word}JOIN {second} ON {on} QUALIFY row_number() OVER (PARTITION BY a._n ORDER BY {nearest}) = 1"
+        )
+        return f"SELECT {items} FROM {first} ASOF {word}JOIN {second} ON {on}", cols
 
-DRAWN = ("outer", "outer", "subqueries", "subqueries", "tables")
+
+DRAWN = ("outer", "outer", "subqueries", "subqueries", "tables", "asof")
 
 
 def generate_joins(seed: int, drawn: tuple[str, ...] = DRAWN) -> App:
@@ -260,5 +289,5 @@ def generate_joins(seed: int, drawn: tuple[str, ...] = DRAWN) -> App:
         texts = JoinTexts(rng, scale, streams)
         text, cols = getattr(texts, rng.choice(drawn))()
         kind = rng.choice((None, None, None, None, "ISTREAM", "DSTREAM", "RSTREAM"))
-        queries.append(Query(f"q{next(names)}", Text(text, tuple(texts.sources)), cols, kind))
+        queries.append(Query(f"q{next(names)}", Text(text, tuple(texts.sources), texts.sql), cols, kind))
     return App(seed, tuple(streams), tuple(queries))

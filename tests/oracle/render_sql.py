@@ -47,7 +47,7 @@ class Sql:
         if isinstance(body, SetOp):
             return f"({self.body(body.left)}) {body.op} ({self.body(body.right)})"
         if isinstance(body, Text):
-            return body.template.format(*(self._named(source) for source in body.sources))
+            return (body.sql or body.template).format(*(self._named(source) for source in body.sources))
         return self._select(body)
 
     def _named(self, source: Windowed) -> str:

@@ -144,6 +144,7 @@ class Text:
 
     template: str
     sources: tuple[Windowed, ...]
+    sql: str | None = None  # DuckDB's text, where it must say more than CQL
 
 
 Body = Select | SetOp | Text

@@ -11,3 +11,5 @@ CREATE QUERY mixed AS SELECT c.x FROM a [ROWS 10] LEFT JOIN b [ROWS 10] ON a.k =
 -- a table has no window
 CREATE TABLE rooms (k BIGINT, floor BIGINT) FROM csv (path = 'rooms.csv') KEY (k) REFRESH EVERY 60 SECONDS;
 CREATE QUERY placed AS SELECT floor, COUNT(*) AS n FROM a [ROWS 10] JOIN rooms USING (k) GROUP BY floor;
+-- the nearest partner of each different row, then all rows
+CREATE QUERY nearest AS SELECT a.k, y FROM a [NOW] ASOF LEFT JOIN b [ROWS 10] ON a.k = b.k AND x >= y;

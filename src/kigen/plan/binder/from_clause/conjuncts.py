@@ -48,6 +48,7 @@ class Conjunct:
     sides: tuple[Term, Term] | None
     safe: bool
     clause: str = "WHERE"
+    at_or_after: bool = False  # the first side is not equal, but equal or greater: the last column of USING in ASOF
 
     def positions(self) -> frozenset[int]:
         if self.term is not None:

@@ -7,7 +7,7 @@ comma-separated group.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -28,6 +28,7 @@ BindBody = Callable[[Catalog, exp.Expr], Relation]
 _KINDS = {"SEMI": "SEMI", "ANTI": "ANTI", "LEFT SEMI": "SEMI", "LEFT ANTI": "ANTI"} | {
     f"{side}{outer}": side for side in OUTER for outer in ("", " OUTER")
 }
+_KINDS |= {"ASOF": "ASOF", "ASOF INNER": "ASOF", "ASOF LEFT": "ASOF LEFT", "ASOF LEFT OUTER": "ASOF LEFT"}
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,8 @@ class FromBinder:
             found = conjuncts(on, term, self.scope.types, "ON")
         elif using:
             found = [self._using(column, group, before) for column in using]
+            if outer is not None and outer.startswith("ASOF"):
+                found[-1] = replace(found[-1], at_or_after=True)
         elif kind != "CROSS":
             name = f"{outer} JOIN" if outer else "JOIN"
             other = "" if outer else ", or CROSS JOIN"
@@ -153,10 +156,10 @@ class FromBinder:
         """Replaces the leaves of the group by one: their join with the inputs that were added since `before`."""
         left = self._joined(self.leaves[group.leaves : before.leaves], group.conjuncts, before.conjuncts)
         right = self._joined(self.leaves[before.leaves :], before.conjuncts, None)
-        base = joined_with_partners(kind, left, right, found, place)
+        base = joined_with_partners(kind, left, right, found, self.source, place)
         if kind in ("RIGHT", "FULL"):
             base = self._fused(kind, base, [c.sides for c in found if c.sides is not None and c.clause == "USING"])
-        if kind not in OUTER:  # the right side is not visible any more
+        if kind in ("SEMI", "ANTI"):  # the right side is not visible any more
             del self.scope.inputs[before.inputs :]
             known = len(self.scope.types)
             self.scope.merged = {p: q for p, q in self.scope.merged.items() if p < known}
@@ -207,7 +210,9 @@ class FromBinder:
         if name in ("", "INNER", "CROSS"):
             return None
         if name not in _KINDS:
-            hint = "write JOIN, LEFT JOIN, RIGHT JOIN, FULL JOIN, SEMI JOIN or ANTI JOIN ... ON or USING (...)"
+            hint = (
+                "write JOIN, LEFT JOIN, RIGHT JOIN, FULL JOIN, SEMI JOIN, ANTI JOIN or ASOF JOIN ... ON or USING (...)"
+            )
             raise self.source.error(self._join_words(join), f"{name} JOIN is not part of CQL", hint)
         return _KINDS[name]
 

@@ -5,21 +5,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kigen.language.app_text import Span
+from kigen.language.app_text import Source, Span
 from kigen.language.errors import CqlError
 from kigen.plan.binder.expressions.binding import predicate, typed
 from kigen.plan.binder.expressions.terms import Term
+from kigen.plan.binder.from_clause.asof import asof_join
 from kigen.plan.binder.from_clause.conjuncts import Base, Conjunct
 from kigen.plan.binder.from_clause.partners import Partners, Side, together
+from kigen.plan.expressions.columns import moved
 from kigen.plan.join_building import common
 from kigen.plan.logical import Expr
+from kigen.plan.types import Type
 
 OUTER = ("LEFT", "RIGHT", "FULL")
 
 
-def joined_with_partners(kind: str, left: Base, right: Base, found: Sequence[Conjunct], place: Span) -> Base:
-    """Returns a LEFT, RIGHT, FULL, SEMI or ANTI join of two parts of FROM. The last two have the columns of left."""
+def joined_with_partners(
+    kind: str, left: Base, right: Base, found: Sequence[Conjunct], source: Source, place: Span
+) -> Base:
+    """Returns a LEFT, RIGHT, FULL, SEMI, ANTI, ASOF or ASOF LEFT join of two parts of FROM. SEMI and ANTI have the
+    columns of left."""
     partners = partners_of(left, right, found, place)
+    if kind.startswith("ASOF"):
+        return asof_join(kind, partners, left, right, source, place)
     if kind in OUTER:
         width = len(left.node.schema)
         return Base(partners.outer(kind), left.places | {p: width + c for p, c in right.places.items()})
@@ -40,6 +48,9 @@ def partners_of(
     types = left.types + right.types
     for conjunct in found:
         pair = _key(conjunct, left, right)
+        if pair is not None and conjunct.at_or_after:
+            of_both.append(_at_or_after(pair, width))
+            continue
         if pair is not None:
             keys.append(pair)
             continue
@@ -57,6 +68,11 @@ def partners_of(
         tuple(of_both),
         place,
     )
+
+
+def _at_or_after(pair: tuple[Expr, Expr], width: int) -> Expr:
+    one, other = pair[0], moved(pair[1], lambda column: width + column)
+    return Expr(f"{one.sql} >= {other.sql}", Type.BOOLEAN, f"{one.text} >= {other.text}")
 
 
 def _key(conjunct: Conjunct, left: Base, right: Base) -> tuple[Expr, Expr] | None:
