@@ -156,6 +156,24 @@ def check(
         typer.echo(f"{app_file}: {counts}{warnings}")
 
 
+@app.command(epilog="Example:  kigen describe data/readings.csv")
+def describe(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT",
+            help="A csv, JSON lines or parquet file, a file with DESCRIBE statements, or a connector: "
+            "\"kafka (brokers = 'host:9092', topic = 'cars')\".",
+        ),
+    ],
+) -> None:
+    """Propose the CREATE STREAM for a file or a topic: types, the timestamp column, LATENESS. Does not start Spark."""
+    with exit_codes():
+        from kigen.cli.describe_command import proposals
+
+        typer.echo(proposals(what), nl=False)
+
+
 @app.command(epilog="Example:  kigen explain rooms.cql --nodes nodes.toml --picture placement.png")
 def explain(
     app_file: options.AppFile,

@@ -10,7 +10,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kigen.language.app_text import Source
-from kigen.language.declarations import AppDecl
+from kigen.language.declarations import AppDecl, ConnectorDecl
 from kigen.language.dialect import Cql
 from kigen.language.errors import CqlError
 from kigen.language.expansion import Expansion, Value
@@ -37,6 +37,31 @@ def parse_app(
         if not separator:
             _statements(app, list(group))
     return app
+
+
+def parse_describe(text: str, file: str = "<describe>") -> tuple[list[ConnectorDecl], Source, list[CqlError]]:
+    """Returns the connectors of `DESCRIBE connector (...)` statements (the word may be left out), and all syntax
+    errors."""
+    source = Source(text, file)
+    found: list[ConnectorDecl] = []
+    try:
+        source.tokens = list(Cql().tokenize(text))
+    except TokenError as error:
+        return [], source, [_token_error(source, error)]
+    errors: list[CqlError] = []
+    for separator, group in groupby(source.tokens, key=lambda t: t.token_type == TokenType.SEMICOLON):
+        tokens = list(group)
+        if separator:
+            continue
+        parser = CqlParser(dialect=Cql())
+        parser.start(tokens, text)
+        try:
+            found.append(parser.described())
+        except CqlSyntaxError as error:
+            errors.append(source.error(error.span, error.message, error.hint))
+    if not found and not errors:
+        errors.append(source.error((0, 1), "nothing to describe", "write csv (path = 'data.csv')"))
+    return found, source, errors
 
 
 def _statements(app: AppDecl, tokens: list[Token]) -> None:

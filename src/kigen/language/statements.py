@@ -49,7 +49,17 @@ class CqlParser(CqlBaseParser):
             f"expected CREATE STREAM, TABLE, VIEW or QUERY, found {self.found()}", hint=self._statement_hint()
         )
 
+    def described(self) -> ConnectorDecl:
+        """Parses `DESCRIBE connector (...)` to its end."""
+        self._match_text_seq("DESCRIBE")
+        connector = self._connector()
+        if self._curr:
+            raise self.fail(f"unexpected {self.found()}", hint="a statement ends with ;")
+        return connector
+
     def _statement_hint(self) -> str:
+        if self._curr and self._curr.text.upper() == "DESCRIBE":
+            return "run it with: kigen describe FILE. It proposes the CREATE STREAM to write here"
         if self._curr and self._curr.text.upper() in ("SELECT", "ISTREAM", "DSTREAM", "RSTREAM", "WITH", "FROM"):
             return "write CREATE QUERY name AS before the query"
         return "write CREATE STREAM name (column TYPE, ...) ...; or CREATE QUERY name AS ...;"

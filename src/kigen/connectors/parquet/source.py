@@ -209,7 +209,7 @@ class ParquetSource(Source):
             names = []
             for column in self.stream.schema:
                 found = schema.names[place_of(column.name, schema.names, path, None, "the file")]
-                if not _may_become(schema.field(found).type, column.type):
+                if not may_become(schema.field(found).type, column.type):
                     raise InputError(
                         f"{column.type} required, the file's column is {schema.field(found).type}",
                         path,
@@ -235,7 +235,7 @@ def _text(value: pa.Scalar) -> str:
         return f"{value.cast(pa.int64())} since 1970, in {value.type}"
 
 
-def _may_become(found: pa.DataType, wanted: Type) -> bool:
+def may_become(found: pa.DataType, wanted: Type) -> bool:
     kinds = pa.types
     if kinds.is_dictionary(found):
         found = found.value_type
