@@ -38,6 +38,7 @@ from kigen.spark.pipeline import Pipeline, warm_up
 from kigen.spark.session.error_cause import error_cause
 from kigen.spark.session.start import jvm_pid, log_path, sync_files
 from kigen.spark.sink.batch_sink import BatchSink
+from kigen.spark.sink.metrics import Histogram
 from kigen.spark.spec import sliced_tasks
 from kigen.spark.watch import worker_deaths
 from kigen.spark.watch.memory import MemoryLimitReached
@@ -267,6 +268,11 @@ class Run:
         policy = self._sink.scratch.policy_report()
         with self._sink.lock:
             return report_of(self.app, self.options, self._sink.metrics, self._sink.wall_us / 1e6, policy)
+
+    def latency_histograms(self) -> dict[str, Histogram]:
+        """Returns the latencies of the committed batches, per query. It may be called from any thread."""
+        with self._sink.lock:
+            return {name: counts.latency.copy() for name, counts in self._sink.metrics.queries.items()}
 
     def _close_ingest(self) -> None:
         if self.ingest is not None:

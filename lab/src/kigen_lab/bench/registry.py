@@ -5,6 +5,7 @@ from __future__ import annotations
 from kigen_lab.bench.deadlines.registered import DEADLINES
 from kigen_lab.bench.floor.registered import FLOOR
 from kigen_lab.bench.joins.registered import JOINS
+from kigen_lab.bench.latency.registered import LATENCY
 from kigen_lab.bench.lifetimes.registered import LIFETIMES
 from kigen_lab.bench.links.registered import LINKS
 from kigen_lab.bench.nodes.registered import NODES
@@ -16,6 +17,7 @@ from kigen_lab.bench.standby.registered import STANDBY
 BENCHMARKS: tuple[Benchmark, ...] = (
     LIFETIMES,
     FLOOR,
+    LATENCY,
     DEADLINES,
     SHARED_JOINS,
     JOINS,

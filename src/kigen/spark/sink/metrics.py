@@ -41,6 +41,20 @@ class Histogram:
     def quantiles_ms(self, *percents: float) -> dict[str, float | None]:
         return {f"p{p}": self.quantile_ms(p / 100) for p in percents}
 
+    def copy(self) -> Histogram:
+        return Histogram(Counter(self.counts))
+
+    def since(self, earlier: Histogram) -> Histogram:
+        """Returns what was added after `earlier`, an older state of this histogram."""
+        return Histogram(self.counts - earlier.counts)
+
+    def bounds_ms(self) -> list[tuple[float, float, int]]:
+        """Returns the buckets in order: lower and upper bound, and the number of durations between."""
+        return [
+            (math.exp(bucket * _GROWTH) / 1000, math.exp((bucket + 1) * _GROWTH) / 1000, self.counts[bucket])
+            for bucket in sorted(self.counts)
+        ]
+
     def to_json(self) -> dict[str, int]:
         return {str(bucket): count for bucket, count in self.counts.items()}
 

@@ -13,6 +13,8 @@ from typing import Any
 
 from kigen.engine import Engine
 from kigen.plan import bind
+from kigen_lab.bench.latency.kigen_latency import run_kigen_latency
+from kigen_lab.bench.latency.schedule import Load
 from kigen_lab.bench.lifetimes.data import make_data
 from kigen_lab.bench.lifetimes.queries import BY_NAME, PaperQuery, app_text, query_name
 from kigen_lab.bench.steady import BatchEnd, steady_rate
@@ -105,7 +107,11 @@ def main() -> None:
             engine, request["app"], folder, request["policy"], request["partitions"], request["limit_s"]
         )
 
-    serve({"run": end_to_end, "floor": floor, "deadlines": deadlines}, engine.close)
+    def latency(request: dict[str, Any]) -> Answer:
+        load = Load(request.pop("queries"), request.pop("rate"))
+        return run_kigen_latency(engine, load, **{**request, "folder": Path(request["folder"])})
+
+    serve({"run": end_to_end, "floor": floor, "deadlines": deadlines, "latency": latency}, engine.close)
 
 
 if __name__ == "__main__":

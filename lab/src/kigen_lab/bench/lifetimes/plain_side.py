@@ -16,6 +16,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kigen_lab.bench.floor.plain_floor import floor_query
+from kigen_lab.bench.latency.plain_latency import run_plain_latency
+from kigen_lab.bench.latency.schedule import Load
 from kigen_lab.bench.lifetimes.plain_queries import plain_query, read
 from kigen_lab.bench.lifetimes.queries import BY_NAME, PaperQuery
 from kigen_lab.bench.steady import BatchEnd, steady_rate
@@ -125,7 +127,11 @@ def main() -> None:
     def floor(request: dict[str, Any]) -> Answer:
         return run_plain_floor(spark, request["form"], Path(request["folder"]), request["batches"], request["tuples"])
 
-    serve({"run": run, "floor": floor}, spark.stop)
+    def latency(request: dict[str, Any]) -> Answer:
+        load = Load(request.pop("queries"), request.pop("rate"))
+        return run_plain_latency(spark, load, **{**request, "folder": Path(request["folder"])})
+
+    serve({"run": run, "floor": floor, "latency": latency}, spark.stop)
 
 
 if __name__ == "__main__":
