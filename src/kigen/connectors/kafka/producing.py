@@ -9,6 +9,7 @@ rows that were given, each once. Cost: the rows of an open transaction are kept,
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from kigen.connectors.source_base import InputError
 
 Messages = Callable[[], Iterator[list[tuple[bytes | None, bytes | None]]]]  # (key, value) pairs, in pieces
 _WAIT_S, _WARN_S = 2.0, 10.0
+_STUCK_S = 10.0  # a call that should end after `_WAIT_S` and has not ended by then never will
 _SETTINGS: Config = {
     "enable.idempotence": True,
     "linger.ms": 2,
@@ -30,6 +32,10 @@ _SETTINGS: Config = {
     "queue.buffering.max.kbytes": 262_144,
 }
 _log = logging.getLogger("kigen")
+
+
+class _Stuck(Exception):
+    """A call of librdkafka does not return: it loses the answer if the coordinator is lost at a bad moment."""
 
 
 class TransactionalOutput:
@@ -48,6 +54,14 @@ class TransactionalOutput:
 
     def connect(self) -> int | None:
         """Fences other producers, and returns how many rows the topic has of this run; None if that is not known."""
+        while True:
+            try:
+                return self._connect()
+            except _Stuck:
+                self._check_interrupted()
+                self._open = []
+
+    def _connect(self) -> int | None:
         self.close()
         own = {"transactional.id": self._name}
         self._producer = self._library.Producer({**_SETTINGS, **self._config, **own})
@@ -109,6 +123,9 @@ class TransactionalOutput:
                 self._open = []
             except self._library.KafkaException as error:
                 self._recover(error.args[0], rows)
+            except _Stuck:
+                again, self._open = self._open, []  # left to the broker, which aborts it when this one connects again
+                self._send_again(again, rows)
 
     def _send_count(self, rows: int) -> Callable[[], Any]:
         member = self._group.consumer_group_metadata()
@@ -118,14 +135,23 @@ class TransactionalOutput:
         """Sends the open transaction again, unless it was committed after all."""
         self._require_usable(error)
         _log.warning("warning: %s: %s; the transaction is sent again", self._owner, error.str())
-        again = self._open
-        if error.txn_requires_abort():
-            self._retry(lambda: self._producer.abort_transaction(_WAIT_S))
-        elif self.connect() == rows:  # the error came after the commit
+        again, self._open = self._open, []
+        if not error.txn_requires_abort():
+            self._send_again(again, rows)
             return
-        self._open = []
+        try:
+            self._retry(lambda: self._producer.abort_transaction(_WAIT_S))
+        except (self._library.KafkaException, _Stuck):
+            self._send_again(again, rows)
+            return
         for messages in again:
             self.send(messages)
+
+    def _send_again(self, again: list[Messages], rows: int) -> None:
+        """Connects anew, and sends a transaction again unless it was committed before the error came."""
+        if self.connect() != rows:
+            for messages in again:
+                self.send(messages)
 
     def _require_usable(self, error: Any) -> None:
         """Raises InputError for an error that another attempt would not mend."""
@@ -145,7 +171,7 @@ class TransactionalOutput:
         began, warned = time.monotonic(), False
         while True:
             try:
-                return call()
+                return _watched(call)
             except self._library.KafkaException as error:
                 cause = error.args[0]
                 if not (cause.retriable() or cause.code() in _waiting(self._library)) or cause.fatal():
@@ -163,11 +189,32 @@ class TransactionalOutput:
     def close(self) -> None:
         """Aborts what is not committed: an open transaction would hold up readers."""
         if self._producer is not None and self._open:
-            with suppress(self._library.KafkaException):  # the broker aborts it when its time is over
-                self._producer.abort_transaction(_WAIT_S)
+            producer = self._producer
+            with suppress(self._library.KafkaException, _Stuck):  # the broker aborts it when its time is over
+                _watched(lambda: producer.abort_transaction(_WAIT_S))
         if self._group is not None:
             self._group.close()
         self._producer, self._group, self._open = None, None, []
+
+
+def _watched(call: Callable[[], Any]) -> Any:
+    """Returns what the call returns, or raises what it raises; raises _Stuck if it never ends."""
+    answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            answers.put((call(), None))
+        except BaseException as error:  # raised again by the caller
+            answers.put((None, error))
+
+    threading.Thread(target=work, name="kafka call", daemon=True).start()
+    try:
+        value, error = answers.get(timeout=_STUCK_S)
+    except queue.Empty:
+        raise _Stuck from None
+    if error is not None:
+        raise error
+    return value
 
 
 def _waiting(library: Any) -> tuple[int, ...]:
