@@ -79,10 +79,21 @@ def test_bad_rows_are_left_out_and_counted_where_the_stream_says_so(tmp_path: Pa
     done = queue.push(decode_batch(data, LINES, queue.stream, NOW_US))
     assert (done.accepted, done.skipped) == (1, 1)
     notes = queue.queue.read(0).batch().column("_note").to_pylist()
-    assert ingest_queue.skipped_of(notes) == (
-        1,
-        ["batch:2: field 'v': DOUBLE required, found '\"x\"': write a number such as 1.5 or 2e-3"],
-    )
+    found = ingest_queue.left_out_of([note for note in notes if note])
+    assert found.skipped == 1
+    assert found.errors == ["batch:2: field 'v': DOUBLE required, found '\"x\"': write a number such as 1.5 or 2e-3"]
+    assert found.bad == ()
+    queue.close()
+
+
+def test_bad_rows_travel_with_the_next_good_one_for_on_error_into(tmp_path: Path) -> None:
+    queue = opened(tmp_path, "ON ERROR INTO csv (path = 'bad.csv')")
+    for data in (b'{"k": 1}\n', b'{"k": "a"}\n{"v": "x"}\n'):
+        queue.push(decode_batch(data, LINES, queue.stream, NOW_US))
+    (note,) = queue.queue.read(0).batch().column("_note").to_pylist()
+    found = ingest_queue.left_out_of([note])
+    assert found.skipped == 2
+    assert [(row.text, row.place) for row in found.bad] == [('{"k": 1}', "batch:1"), ('{"v": "x"}', "batch:2")]
     queue.close()
 
 

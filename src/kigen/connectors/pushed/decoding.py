@@ -91,7 +91,8 @@ def rows_of_table(table: pa.Table, stream: SourceStream, ahead: Ahead, place: st
     skipped, errors = bad.settle()
     keep = pa.array(bad.good(table.num_rows))
     kept = [pa.chunked_array([values.filter(keep) if skipped else values]) for values in columns]
-    return Rows(with_ts(kept, stream.schema, stream.timestamp), skipped, errors)
+    listed = bad.listed(lambda row: str(table.slice(row, 1).to_pylist()[0])) if stream.error_into is not None else ()
+    return Rows(with_ts(kept, stream.schema, stream.timestamp), skipped, errors, listed)
 
 
 def _shown(value: pa.Scalar) -> str:

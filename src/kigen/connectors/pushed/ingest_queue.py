@@ -14,7 +14,7 @@ import json
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from kigen.connectors.bad_rows import KEPT
 from kigen.connectors.pushed.arrival_clock import ArrivalClock
 from kigen.connectors.pushed.batch_keys import LONGEST_KEY, BatchKeys, KnownBatch
 from kigen.connectors.pushed.errors import BatchTooLarge, IngestFull, KeyReused, PushRefused
-from kigen.connectors.source_base import Rows
+from kigen.connectors.source_base import BadRow, Rows
 from kigen.plan.logical import SourceStream
 from kigen.plan.types import Schema, arrow_schema
 from kigen.queue import NO_PROGRESS, Queue, QueueFull, QueueSettings
@@ -33,6 +33,21 @@ READER = "spark"
 KEYS = "keys.jsonl"
 MAX_BYTES = 1 << 30
 _TRIM_EVERY_S = 1.0
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Bad rows that a stream leaves out: how many, the first few as text, and all if it has ON ERROR INTO."""
+
+    skipped: int = 0
+    errors: list[str] = field(default_factory=list)
+    bad: tuple[BadRow, ...] = ()
+
+    def plus(self, skipped: int, errors: list[str], bad: tuple[BadRow, ...]) -> LeftOut:
+        return LeftOut(self.skipped + skipped, [*self.errors, *errors][:KEPT], self.bad + bad)
+
+    def with_rows(self, rows: Rows) -> LeftOut:
+        return self.plus(rows.skipped, rows.errors, rows.bad)
 
 
 @dataclass(frozen=True)
@@ -79,7 +94,7 @@ class IngestQueue:
         self._done, self._needed, self._trimmed_at = int(status["start"]), int(status["start"]), 0.0
         self.refused = 0  # batches that found no room
         # Bad rows of batches that had no good one: the next batch reports them.
-        self._owed: tuple[int, list[str]] = (0, [])
+        self._owed = LeftOut()
 
     def push(self, rows: Rows, key: str | None = None, data: bytes = b"", names: Sequence[str] = ()) -> Pushed:
         """Appends a batch, completely or not at all, and returns when it is durable.
@@ -94,12 +109,12 @@ class IngestQueue:
                 return self._repeated(known, digest)
             count = rows.table.num_rows
             if not count:
-                self._owed = _merged(self._owed, rows)
+                self._owed = self._owed.with_rows(rows)
                 return Pushed(0, rows.skipped)
             self._require_room(count)
-            skipped, errors = _merged(self._owed, rows)
-            first = self._append(rows.table, _note(count, skipped, errors, key, digest, names))
-            self._owed = 0, []
+            left_out = self._owed.with_rows(rows)
+            first = self._append(rows.table, _note(count, left_out, key, digest, names))
+            self._owed = LeftOut()
             if key is not None:
                 self._keys.add(KnownBatch(key, digest, first, count, rows.skipped))
             return Pushed(count, rows.skipped)
@@ -203,23 +218,21 @@ class IngestQueue:
             self._keys.close()
 
 
-def skipped_of(notes: Sequence[str]) -> tuple[int, list[str]]:
-    """Returns how many bad rows were left out of batches with these notes, and the first few as text."""
-    values = [json.loads(note) for note in notes]
-    errors = [text for value in values for text in value.get("errors", ())]
-    return sum(value.get("skipped", 0) for value in values), errors[:KEPT]
+def left_out_of(notes: Sequence[str]) -> LeftOut:
+    """Returns the bad rows that were left out of batches with these notes."""
+    found = LeftOut()
+    for value in map(json.loads, notes):
+        bad = tuple(BadRow(*entry) for entry in value.get("bad", ()))
+        found = found.plus(value.get("skipped", 0), value.get("errors", []), bad)
+    return found
 
 
-def _merged(owed: tuple[int, list[str]], rows: Rows) -> tuple[int, list[str]]:
-    return owed[0] + rows.skipped, [*owed[1], *rows.errors][:KEPT]
-
-
-def _note(
-    count: int, skipped: int, errors: list[str], key: str | None, digest: str, names: Sequence[str]
-) -> str | None:
+def _note(count: int, left_out: LeftOut, key: str | None, digest: str, names: Sequence[str]) -> str | None:
     note: dict[str, Any] = {} if key is None else {"key": key, "digest": digest, "count": count}
-    if skipped:
-        note |= {"skipped": skipped, "errors": errors}
+    if left_out.skipped:
+        note |= {"skipped": left_out.skipped, "errors": left_out.errors}
+    if left_out.bad:
+        note["bad"] = [[row.text, row.place, row.reason] for row in left_out.bad]
     if names:
         note["names"] = list(names)
     return json.dumps(note) if note else None

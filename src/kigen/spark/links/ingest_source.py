@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from kigen.connectors.pushed.arrival_clock import ArrivalClock
-from kigen.connectors.pushed.ingest_queue import ingest_schema, skipped_of
+from kigen.connectors.pushed.ingest_queue import ingest_schema, left_out_of
 from kigen.connectors.source_base import InputError, LiveSource, Position, Range, Rows, Times
 from kigen.links import Link
 from kigen.plan.logical import SourceStream
@@ -104,9 +104,9 @@ class IngestSource(LiveSource):
         rows = self._rows(int(piece.start["index"]), int(piece.end["index"]))
         arrived, at = rows.column("_arrived"), self.stream.timestamp
         ts = arrived if at is None else rows.column(f"c{at}").cast(pa.int64())
-        skipped, errors = skipped_of(rows.column("_note").drop_null().to_pylist())
+        left_out = left_out_of(rows.column("_note").drop_null().to_pylist())
         table = rows.select(list(range(len(self.stream.schema)))).append_column("_ts", ts)
-        return Rows(table, skipped, errors, arrivals_us=_int64(arrived))
+        return Rows(table, left_out.skipped, left_out.errors, left_out.bad, arrivals_us=_int64(arrived))
 
     def _rows(self, first: int, end: int) -> pa.Table:
         parts: list[pa.RecordBatch] = []
