@@ -332,6 +332,21 @@ def picture(
         typer.echo(f"{out}: {', '.join(drawn)}")
 
 
+@app.command(epilog="Example:  kigen init rooms")
+def init(
+    directory: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="Where to write it.", show_default="the current directory")
+    ] = Path(),
+) -> None:
+    """Write a small project that runs: an app, its data, a test and a README."""
+    with exit_codes():
+        from kigen.cli.init_command import init_project
+
+        for path in init_project(directory):
+            typer.echo(f"wrote {path}")
+        typer.echo(f"\nNext:  cd {directory} && kigen run app.cql --set limit=22 --drain --output out")
+
+
 @app.command()
 def warm(
     again: Annotated[bool, typer.Option("--again", help="Write the archive again, even if there is one.")] = False,
