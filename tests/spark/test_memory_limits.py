@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -108,10 +108,20 @@ def test_a_size_that_cannot_be_is_refused_before_anything_starts(bids: Path, tmp
 # --- workers that die ------------------------------------------------------------------------------------------------
 
 
+def kill_each(scratch: Path, number: int, ended: Callable[[], bool]) -> None:
+    """Kills each worker that is at work in the second batch or later: Spark tries a task four times."""
+    while not ended():
+        for report in WorkerFiles(str(scratch)).reports():
+            if report.seq >= 2 and report.phase != IDLE and report.alive:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(report.pid, number)
+        time.sleep(0.02)
+
+
 def killed(engine: Engine, app: Path, number: int) -> str:
     run: Run = engine.start(app, drain=True, keep_results=False)
-    os.kill(at_work(run._scratch, batch=2).pid, number)
-    run.await_end(_PATIENCE_S)
+    until = time.monotonic() + _PATIENCE_S
+    kill_each(run._scratch, number, lambda: run.await_end(0.0) or time.monotonic() > until)
     with pytest.raises(SparkDied) as told:
         run.stop()
     return str(told.value)
@@ -136,9 +146,16 @@ def test_a_worker_that_dies_is_named_with_its_query_and_the_log(
     assert "\n" not in told
 
 
+def test_a_worker_that_dies_once_is_replaced(engine: Engine, bids: Path) -> None:
+    run: Run = engine.start(bids, drain=True, keep_results=False)
+    os.kill(at_work(run._scratch, batch=2).pid, signal.SIGKILL)
+    run.await_end(_PATIENCE_S)
+    assert run.stop().finished
+
+
 def test_nothing_of_spark_reaches_the_terminal_when_a_worker_is_killed(bids: Path, tmp_path: Path) -> None:
     with command(bids, tmp_path) as process:
-        os.kill(at_work(scratch_of(tmp_path), batch=2).pid, signal.SIGKILL)
+        kill_each(scratch_of(tmp_path), signal.SIGKILL, lambda: process.poll() is not None)
         _, err = process.communicate(timeout=_PATIENCE_S)
     assert process.returncode == 1
     assert re.search(r"^error: a Python worker of query matched was killed \(SIGKILL\)", err, re.MULTILINE), err
