@@ -24,11 +24,11 @@ test: check fast ## run the checks and all tests, as CI does
 	$(VENV)/python -m pytest -q tests/spark tests/engine tests/cli tests/nodes tests/standby_nodes tests/docs tests/packaging
 
 fast: setup      ## run the tests without Spark; those that wait for processes run one after another
-	$(VENV)/python -m pytest -q -n auto --dist worksteal --ignore=tests/queue --ignore=tests/links --ignore=tests/standby --ignore=tests/kafka --ignore=tests/spark --ignore=tests/engine --ignore=tests/cli --ignore=tests/nodes --ignore=tests/standby_nodes --ignore=tests/soak --ignore=tests/architecture --ignore=tests/docs --ignore=tests/packaging
-	$(VENV)/python -m pytest -q tests/queue tests/links tests/standby tests/kafka
+	$(VENV)/python -m pytest -q -n auto --dist worksteal --ignore=tests/queue --ignore=tests/links --ignore=tests/standby --ignore=tests/kafka --ignore=tests/mqtt --ignore=tests/web --ignore=tests/spark --ignore=tests/engine --ignore=tests/cli --ignore=tests/nodes --ignore=tests/standby_nodes --ignore=tests/soak --ignore=tests/architecture --ignore=tests/docs --ignore=tests/packaging
+	$(VENV)/python -m pytest -q tests/queue tests/links tests/standby tests/kafka tests/mqtt tests/web
 
 soak: setup      ## run the long tests: 5,000 random queries, 100 kills, 100 killed leaders
-	KIGEN_SOAK=1 $(VENV)/python -m pytest -q --timeout=0 tests/soak tests/nodes tests/standby_nodes tests/standby tests/protocol tests/schedule tests/queue tests/links
+	KIGEN_SOAK=1 $(VENV)/python -m pytest -q --timeout=0 tests/soak tests/nodes tests/standby_nodes tests/standby tests/protocol tests/schedule tests/queue tests/links tests/spark/test_http_kill.py
 
 bench: setup     ## run the short form of all benchmarks: over an hour, on an otherwise idle machine
 	for name in floor lifetimes joins shared-joins deadlines links placement nodes standby; do $(VENV)/kigen bench $$name --quick || exit 1; done

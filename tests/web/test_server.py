@@ -19,7 +19,7 @@ from kigen.web.server import WebServer
 
 @pytest.fixture
 def server(run: StandIn, tmp_path: Path) -> Iterator[WebServer]:
-    limits = Limits(head_s=0.5, body_s=0.5, connections=8)
+    limits = Limits(head_s=1.0, body_s=1.0, connections=8)
     with WebServer(run, tmp_path / "serve", "127.0.0.1:0", limits) as made:
         yield made
 
