@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 import time
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 
@@ -268,3 +273,64 @@ def wait_until(check: Any, within_s: float = 15.0) -> None:
     while not check():
         assert time.monotonic() < until, "did not happen in time"
         time.sleep(0.01)
+
+
+AVRO = {
+    "type": "record",
+    "name": "car",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "speed", "type": ["null", "double"]},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "other", "type": "string"},
+    ],
+}
+
+
+def avro(n: int, head: bytes = b"") -> bytes:
+    body = io.BytesIO()
+    row = {"id": n, "speed": None, "at": datetime(2026, 1, 1, 0, 0, n, tzinfo=UTC), "other": "x"}
+    fastavro.schemaless_writer(body, fastavro.parse_schema(AVRO), row)
+    return head + body.getvalue()
+
+
+class Registry(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        known = self.path == "/schemas/ids/7" and self.headers.get("Authorization") == "Basic dTpw"
+        self.send_response(200 if known else 404)
+        self.end_headers()
+        self.wfile.write(json.dumps({"schema": json.dumps(AVRO)}).encode() if known else b"{}")
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_avro(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGISTRY_PASSWORD", "p")
+    (tmp_path / "car.avsc").write_text(json.dumps(AVRO))
+    for n in range(3):
+        cluster.send("plain-avro", avro(n))
+        cluster.send("avro", avro(n, b"\0\0\0\0\x07"))
+    cluster.send("avro", avro(3, b"\0\0\0\0\x08"))
+    cluster.send("avro", b"{}")
+    cluster.send("avro", b"\0\0\0\0\x07\xff")
+    cluster.flush()
+    one = cluster.source("plain-avro", COLUMNS, f"format = 'avro', schema = '{tmp_path}/car.avsc'", BY_AT)
+    table = drained(one)[0][0].table
+    assert table["c0"].to_pylist() == [0, 1, 2]
+    assert table["c1"].null_count == 3
+    assert table["_ts"].to_pylist() == [1_767_225_600_000_000 + n * 1_000_000 for n in range(3)]
+    with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        where = f"registry = 'http://127.0.0.1:{server.server_port}', registry_username = 'u', registry_password_env = 'REGISTRY_PASSWORD'"
+        rows = drained(cluster.source("avro", COLUMNS, f"format = 'avro', {where}", f"{BY_AT} ON ERROR SKIP"))[0][0]
+        server.shutdown()
+    assert rows.table["c0"].to_pylist() == [0, 1, 2]
+    assert rows.skipped == 3
+    assert "the schema registry has no schema 8" in rows.errors[0]
+    monkeypatch.setattr("kigen.connectors.kafka.avro._ATTEMPTS", 1)
+    away = cluster.source("avro", COLUMNS, f"format = 'avro', {where}", f"{BY_AT} ON ERROR SKIP")
+    with pytest.raises(InputError, match="does not give schema 7"):
+        drained(away)
+    with pytest.raises(OptionError, match="needs option registry"):
+        drained(cluster.source("avro", COLUMNS, "format = 'avro'", BY_AT))

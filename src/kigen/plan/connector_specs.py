@@ -138,7 +138,12 @@ _KAFKA = {
 }
 _KAFKA_SINK = {"format": _one_of("json", "arrow"), "commit": _TIME, "transactional_id": _TEXT}
 _KAFKA_SOURCE = {
-    "format": _one_of("json", "csv", "raw", "arrow"),
+    "format": _one_of("json", "avro", "csv", "raw", "arrow"),
+    "registry": _TEXT,
+    "registry_username": _TEXT,
+    "registry_password_env": _TEXT,
+    "registry_password_file": _PATH,
+    "schema": _PATH,
     "start": _START,
     "columns": OptionKind("places such as 'k = key, p = partition'", _TEXT.accepts, "'k = key'"),
     "group": _TEXT,

@@ -18,6 +18,7 @@ from kigen.connectors.bad_rows import null_timestamp, shown
 from kigen.connectors.casting import in_range
 from kigen.connectors.csv.rows import Header, rows_of_csv
 from kigen.connectors.jsonl.rows import rows_of_json
+from kigen.connectors.kafka.client import ClientOptions
 from kigen.connectors.options import OptionError
 from kigen.connectors.source_base import InputError
 from kigen.connectors.text_files import Span
@@ -37,10 +38,14 @@ class Decoded:
     faults: dict[int, Fault] = field(default_factory=dict)  # by message number
 
 
+class Unavailable(InputError):
+    """What is needed to decode messages is not there. The messages are not bad, so they are not skipped."""
+
+
 class Decoder(ABC):
     """Decodes values to the columns of `schema`. `timestamp` is the place among them of TIMESTAMP BY, if any."""
 
-    def __init__(self, stream: SourceStream, schema: Schema, timestamp: int | None) -> None:
+    def __init__(self, stream: SourceStream, schema: Schema, timestamp: int | None, options: ClientOptions) -> None:
         self.schema, self.timestamp = schema, timestamp
         # Bad messages are found here, so parsers must report the first one.
         self.stream = replace(stream, schema=schema, timestamp=timestamp, on_error_skip=False, shed=None)
@@ -66,6 +71,8 @@ class Decoder(ABC):
             parts.append(table)
             counts[first : first + len(values)] = rows
             return
+        except Unavailable:
+            raise
         except InputError as error:
             fault = error.field, error.message
         except pa.ArrowException as error:
@@ -124,8 +131,8 @@ class CsvDecoder(Decoder):
 class RawDecoder(Decoder):
     """The value as text, in the one column that is not taken from elsewhere."""
 
-    def __init__(self, stream: SourceStream, schema: Schema, timestamp: int | None) -> None:
-        super().__init__(stream, schema, timestamp)
+    def __init__(self, stream: SourceStream, schema: Schema, timestamp: int | None, options: ClientOptions) -> None:
+        super().__init__(stream, schema, timestamp, options)
         if len(schema) > 1 or any(c.type is not Type.STRING for c in schema):
             listed = ", ".join(f"{c.name} {c.type}" for c in schema)
             raise OptionError(

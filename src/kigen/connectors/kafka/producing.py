@@ -21,6 +21,7 @@ from kigen.connectors.source_base import InputError
 
 Messages = Callable[[], Iterator[list[tuple[bytes | None, bytes | None]]]]  # (key, value) pairs, in pieces
 _WAIT_S, _WARN_S = 2.0, 10.0
+_FIRST_S = 30.0
 _STUCK_S = 10.0  # a call that should end after `_WAIT_S` and has not ended by then never will
 _SETTINGS: Config = {
     "enable.idempotence": True,
@@ -47,10 +48,18 @@ class TransactionalOutput:
         self._interrupted = threading.Event()
         self._producer: Any = None
         self._group: Any = None  # a consumer of the group, which never subscribes
+        self._until: float | None = None  # when to give up waiting for a broker; None: never
         self._open: list[Messages] = []  # what the open transaction holds
 
     def interrupt(self) -> None:
         self._interrupted.set()
+
+    def begin(self) -> int | None:
+        """Connects at the start of a run; raises InputError if no broker answers for a while."""
+        self._until = time.monotonic() + _FIRST_S
+        found = self.connect()
+        self._until = None
+        return found
 
     def connect(self) -> int | None:
         """Fences other producers, and returns how many rows the topic has of this run; None if that is not known."""
@@ -177,6 +186,11 @@ class TransactionalOutput:
                 if not (cause.retriable() or cause.code() in _waiting(self._library)) or cause.fatal():
                     raise
                 self._check_interrupted()
+                if self._until is not None and time.monotonic() > self._until:
+                    raise InputError(
+                        f"{self._owner}: no broker answers for {_FIRST_S:g} s ({cause.str()}): check brokers, the "
+                        "network and the options security, sasl_mechanism, ssl_ca"
+                    ) from error
                 if time.monotonic() - began > _WARN_S and not warned:
                     warned = True
                     _log.warning("warning: %s: no broker answers (%s); the run waits for it", self._owner, cause.str())

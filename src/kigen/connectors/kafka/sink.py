@@ -50,7 +50,7 @@ class KafkaSink(Sink):
             self._options.config(), self._owner, self._topic, name, f"{self.run_name} {self._query}"
         )
         self._rows = 0 if position is None else int(position["rows"])
-        there = self._output.connect()
+        there = self._output.begin()
         if there is not None and there < self._rows:
             raise InputError(
                 f"{self._owner}: {self._rows} rows were committed to topic '{self._topic}', but its group '{name}' "

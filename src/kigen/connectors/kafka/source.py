@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from kigen.connectors.bad_rows import KEPT
+from kigen.connectors.kafka.avro import AvroDecoder
 from kigen.connectors.kafka.client import ClientOptions
 from kigen.connectors.kafka.cluster import Cluster
 from kigen.connectors.kafka.decoding import DECODERS, Decoder, Fault
@@ -31,6 +32,7 @@ from kigen.connectors.source_base import BadRow, InputError, LiveSource, Positio
 from kigen.lifetimes.partitions import PARTITION, Partitions
 from kigen.plan.logical import SourceStream
 
+_DECODERS = DECODERS | {"avro": AvroDecoder}
 _FIRST_ANSWER_S = 30.0
 _SILENT_US = 1_000_000  # IDLE of a stream without TIMESTAMP BY, whose time is that of arrival
 _TICK_US = 200_000
@@ -48,7 +50,7 @@ class KafkaSource(LiveSource):
         self._watching: Watcher | None = None
         self._last: Position | None = None  # the position that was given last
         self._format = str(stream.source.option("format", "json"))
-        if self._format not in DECODERS:
+        if self._format not in _DECODERS:
             raise OptionError(
                 f"{self._owner}: format must be one of {', '.join(DECODERS)}, not {self._format!r}", "format"
             )
@@ -149,7 +151,8 @@ class KafkaSource(LiveSource):
 
     @cached_property
     def _decoder(self) -> Decoder:
-        return DECODERS[self._format](self.stream, self._columns.value_schema, self._columns.value_timestamp)
+        columns = self._columns
+        return _DECODERS[self._format](self.stream, columns.value_schema, columns.value_timestamp, self._options)
 
     def read(self, piece: Range) -> Rows:
         starts, ends = piece.start["partitions"], piece.end["partitions"]
