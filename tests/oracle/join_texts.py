@@ -242,6 +242,25 @@ class JoinTexts:
             return f"WITH {first}{second} SELECT z, n FROM v UNION ALL SELECT {alias}, 0 FROM w", cols
         return f"WITH {first} SELECT l.{alias} AS z FROM w AS l LEFT JOIN w AS r ON l.{alias} = r.{alias}", cols[:1]
 
+    def using(self) -> tuple[str, tuple[Col, ...]]:
+        """Draws USING: its column without a table's name stands for both, and * has it once, where the left one is."""
+        rng = self.rng
+        (first, left), (second, right) = self.source("a"), self.source("b")
+        names = [c.name for c in right[1].cols]
+        common = [c for c in left[1].cols if c.name in names and c in right[1].cols and c.type != "TIMESTAMP"]
+        if not common:
+            return self.outer()
+        shared = rng.sample(common, min(len(common), rng.choice((1, 1, 2))))
+        kind = rng.choice(("", "LEFT ", "RIGHT ", "FULL ", "FULL "))
+        text = f"{first} {kind}JOIN {second} USING ({', '.join(c.name for c in shared)})"
+        rest = [c for c in right[1].cols if c not in shared]
+        if rng.random() < 0.5:
+            return f"SELECT * FROM {text}", (*left[1].cols, *rest)
+        key = rng.choice(shared)
+        cols = (Col("u", key.type, key.bits), Col("v", key.type, key.bits), Col("w", key.type, key.bits))
+        where = f" WHERE {key.name} IS NOT NULL" if rng.random() < 0.3 else ""
+        return f"SELECT {key.name} AS u, a.{key.name} AS v, b.{key.name} AS w FROM {text}{where}", cols
+
     def asof(self) -> tuple[str, tuple[Col, ...]]:
         """Draws an ASOF join. DuckDB gets the order among partners of one time, too, which it leaves open."""
         rng = self.rng
@@ -271,7 +290,7 @@ class JoinTexts:
         return f"SELECT {items} FROM {first} ASOF {word}JOIN {second} ON {on}", cols
 
 
-DRAWN = ("outer", "outer", "subqueries", "subqueries", "tables", "asof")
+DRAWN = ("outer", "outer", "subqueries", "subqueries", "tables", "asof", "using")
 
 
 def generate_joins(seed: int, drawn: tuple[str, ...] = DRAWN) -> App:
@@ -280,7 +299,8 @@ def generate_joins(seed: int, drawn: tuple[str, ...] = DRAWN) -> App:
     scale = Scale.draw(rng)
     scale = Scale(scale.unit, scale.base, min(scale.most_rows, 20), scale.dyadic)
     streams = [draw_stream(rng, "s1", scale)]
-    streams.append(draw_stream(rng, "s2", scale, rng.choice((None, streams[0]))))
+    alike = streams[0] if drawn == ("using",) else rng.choice((None, streams[0]))
+    streams.append(draw_stream(rng, "s2", scale, alike))
     if rng.random() < 0.3:
         streams.append(replace(draw_stream(rng, "t1", scale, rng.choice((None, streams[0]))), table=True, clauses=""))
     names: Iterator[int] = count()

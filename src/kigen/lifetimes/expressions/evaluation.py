@@ -8,6 +8,7 @@ connection, made on first use.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kigen.lifetimes.blocks import Mask
+from kigen.lifetimes.blocks import Mask, absent
 from kigen.lifetimes.expressions.bounded import TooLarge, check_times, table_of
 from kigen.lifetimes.expressions.closure_check import agrees
 from kigen.lifetimes.expressions.closures import MOST_ROWS, SmallExpression, columns_read, compiled
@@ -24,6 +25,8 @@ from kigen.lifetimes.expressions.values import Unsure
 from kigen.plan.expressions.locked_duckdb import connect
 from kigen.plan.logical import Expr
 
+_NULL = re.compile(r"CAST\(NULL AS \w+\)")
+_NULL_TEST = re.compile(r"\(?c(\d+)\)? IS (NOT )?NULL")
 _small: dict[tuple[str, tuple[pa.DataType, ...]], SmallExpression | None] = {}
 _connection: duckdb.DuckDBPyConnection | None = None
 _owner: int | None = None
@@ -55,6 +58,9 @@ def run(columns: pa.RecordBatch, sqls: Sequence[str]) -> pa.RecordBatch:
 def evaluate(columns: pa.RecordBatch, rows: int, exprs: Sequence[Expr]) -> list[pa.Array]:
     """Returns one array per expression, of the expression's type, in the order of the rows."""
     out: list[pa.Array | None] = [columns.column(e.column) if e.column is not None else None for e in exprs]
+    for i, array in enumerate(out):
+        if array is None:
+            out[i] = _plainly(columns, rows, exprs[i])
     if 0 < rows <= MOST_ROWS:
         for i, array in enumerate(out):
             if array is None:
@@ -71,6 +77,18 @@ def evaluate(columns: pa.RecordBatch, rows: int, exprs: Sequence[Expr]) -> list[
             if pa.types.is_timestamp(wanted):
                 _require_times(out[i])
     return [pa.array([], type=e.type.arrow) if a is None else a for a, e in zip(out, exprs, strict=True)]
+
+
+def _plainly(columns: pa.RecordBatch, rows: int, expr: Expr) -> pa.Array | None:
+    """Returns NULLs, or which values of a column are NULL; None for every other expression. Outer joins ask for both
+    with every block."""
+    if _NULL.fullmatch(expr.sql):
+        return absent(expr.type.arrow, rows)
+    test = _NULL_TEST.fullmatch(expr.sql)
+    if test is None or int(test[1]) >= columns.num_columns:
+        return None
+    column = columns.column(int(test[1]))
+    return column.is_valid() if test[2] else column.is_null()
 
 
 def _evaluate_small(columns: pa.RecordBatch, expr: Expr) -> pa.Array | None:
