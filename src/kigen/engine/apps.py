@@ -27,10 +27,12 @@ def read_app(
     base: str | Path | None = None,
     output: str | Path | None = None,
     params: Mapping[str, Value] | None = None,
+    streams: str = "",
 ) -> App:
     """Returns the bound plan of an app file or of an app's text; a plan is returned as it is.
 
-    `output` is the directory that results will be written to; it must not hold what the app reads.
+    `output` is the directory that results will be written to; it must not hold what the app reads. `streams` declares
+    streams that the app may use without declaring them.
     Raises CqlErrors with all errors of the app, AppNotFound, or ArgumentError if not exactly one app is given.
     """
     if (app is None) == (text is None):
@@ -38,6 +40,7 @@ def read_app(
         raise ArgumentError(f"exactly one of app (a file) and text= (the app itself) is required, got {given}")
     if text is not None:
         directory = Path.cwd() if base is None else Path(base).absolute()
+        text = _with(text, streams)
         return bind(text, TEXT_NAME, str(directory), None if output is None else str(output), params)
     if base is not None:
         raise ArgumentError("base= goes with text= only: paths in an app file start at the directory of the file")
@@ -47,10 +50,17 @@ def read_app(
         return app
     if not isinstance(app, str | Path):
         raise ArgumentError(f"app must be the path of a file, got {type(app).__name__}; the app itself goes to text=")
-    return _read_file(app, output, params)
+    return _read_file(app, output, params, streams)
 
 
-def _read_file(app: str | Path, output: str | Path | None, params: Mapping[str, Value] | None) -> App:
+def _with(text: str, streams: str) -> str:
+    """Appends declarations, so that lines of the text keep their numbers."""
+    return text if not streams else f"{text.rstrip().rstrip(';')};\n{streams}"
+
+
+def _read_file(
+    app: str | Path, output: str | Path | None, params: Mapping[str, Value] | None, streams: str
+) -> App:
     if "\n" in str(app):
         raise AppNotFound("an app file is required, found text of several lines: pass the app itself as text=")
     path = Path(app)
@@ -58,7 +68,10 @@ def _read_file(app: str | Path, output: str | Path | None, params: Mapping[str, 
         what = "a directory" if path.is_dir() else "nothing there"
         raise AppNotFound(f"{path}: an app file is required, found {what}")
     try:
-        return load_app(app, output, params)
+        if not streams:
+            return load_app(app, output, params)
+        text, directory = path.read_text(encoding="utf-8"), str(path.resolve().parent)
+        return bind(_with(text, streams), str(app), directory, None if output is None else str(output), params)
     except UnicodeDecodeError as error:
         raise AppNotFound(f"{path}: an app file in UTF-8 is required: {error}") from error
 

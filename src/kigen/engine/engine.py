@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -9,16 +11,19 @@ from typing import TYPE_CHECKING
 
 from kigen.engine import defaults
 from kigen.engine.apps import read_app
+from kigen.engine.errors import ArgumentError
 from kigen.engine.options import RunOptions
 from kigen.engine.progress import Progress
 from kigen.engine.result import RunResult
 from kigen.engine.run import Run
 from kigen.language.expansion import Value
 from kigen.plan.logical import App
+from kigen.spark.dataframes.batch_frames import write_in_order
+from kigen.spark.dataframes.columns import declaration
 from kigen.spark.session.start import start_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Engine:
@@ -46,6 +51,9 @@ class Engine:
 
     def __init__(self, spark: SparkSession | None = None, master: str | None = None) -> None:
         self._spark, self._master, self._owns_session = spark, master, spark is None
+        self._streams: dict[str, str] = {}  # declarations of the streams that `stream` has added
+        self._frames: dict[str, DataFrame] = {}  # of those, the streaming ones
+        self._written: tempfile.TemporaryDirectory[str] | None = None  # files of the others
 
     @property
     def spark(self) -> SparkSession:
@@ -57,6 +65,45 @@ class Engine:
         if self._spark is None:
             self._spark = start_session(self._master)
         return self._spark
+
+    def stream(self, name: str, frame: DataFrame, timestamp_by: str | None = None, lateness_s: float = 0.0) -> Engine:
+        """Makes a DataFrame a stream, which apps of this engine may use without declaring it.
+
+        A streaming DataFrame feeds the stream while a run goes on. A batch DataFrame is written to temporary files in
+        the order of `timestamp_by`, by Spark's executors, and can be drained.
+
+        Args:
+            name: Name of the stream.
+            frame: The DataFrame. Its columns are of type boolean, string, timestamp, or numbers without decimals.
+            timestamp_by: The column that holds the time of a row. Required for a batch DataFrame.
+            lateness_s: How far, in seconds, a row of a streaming DataFrame may be behind the latest one.
+
+        Raises:
+            ArgumentError: A column has a type that CQL lacks, or `timestamp_by` is missing.
+
+        >>> frame = engine.spark.sql("SELECT id AS n, timestamp_seconds(id) AS ts FROM range(5)")
+        >>> app = "CREATE QUERY q AS SELECT SUM(n) AS total FROM numbers [ROWS 2]"
+        >>> engine.stream("numbers", frame, "ts").run(text=app, drain=True).to_arrow("q")["total"].to_pylist()
+        [0, 1, 3, 5, 7]
+        """
+        if not frame.isStreaming and timestamp_by is None:
+            raise ArgumentError(f"stream '{name}': a batch DataFrame needs timestamp_by, the column of a row's time")
+        source = "spark (format = 'DataFrame')"
+        if not frame.isStreaming:
+            self._written = self._written or tempfile.TemporaryDirectory(prefix="kigen-frames-")
+            folder = Path(self._written.name) / uuid.uuid4().hex
+            source = f"parquet (path = '{folder}')"
+        try:
+            self._streams[name] = declaration(name, frame, timestamp_by, lateness_s, source)
+        except ValueError as error:
+            raise ArgumentError(str(error)) from error
+        self._frames.pop(name, None)
+        if frame.isStreaming:
+            self._frames[name] = frame
+        else:
+            assert timestamp_by is not None
+            write_in_order(frame, timestamp_by, folder)
+        return self
 
     def run(
         self,
@@ -234,7 +281,11 @@ class Engine:
         False
         """
         chosen = RunOptions() if options is None else options
-        return Run(read_app(app, text=text, base=base, output=chosen.output, params=params), chosen)
+        streams = "\n".join(self._streams.values())
+        plan = read_app(app, text=text, base=base, output=chosen.output, params=params, streams=streams)
+        run = Run(plan, chosen)
+        run.frames = self._frames
+        return run
 
     def _begin(self, run: Run) -> Run:
         try:
@@ -245,7 +296,10 @@ class Engine:
         return run
 
     def close(self) -> None:
-        """Ends the session if the engine started it."""
+        """Ends the session if the engine started it, and deletes files of DataFrames."""
+        if self._written is not None:
+            self._written.cleanup()
+            self._written = None
         if self._owns_session and self._spark is not None:
             with suppress(Exception):  # its JVM may be dead already
                 self._spark.stop()

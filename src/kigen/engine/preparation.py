@@ -15,8 +15,10 @@ from kigen.durable import slow_disk
 from kigen.engine.errors import RunFailed, SparkDied
 from kigen.engine.options import RunOptions
 from kigen.plan.dropped_rows import dropped_outputs
-from kigen.plan.logical import LINES, App, Connector
+from kigen.plan.logical import LINES, App, Connector, Query
 from kigen.schedule import PolicySettings
+from kigen.spark.dataframes.feeds import SPARK
+from kigen.spark.dataframes.writer_sink import SparkWriterSink
 from kigen.spark.links.link_source import Access
 from kigen.spark.pipeline import is_process_death, warm_up
 from kigen.spark.session.error_cause import error_cause
@@ -105,6 +107,12 @@ def _settings(options: RunOptions) -> PolicySettings:
     return replace(settings, may_drop=not options.drain)
 
 
+def _into(into: Connector, query: Query, directory: str) -> Sink:
+    if into.name == SPARK:
+        return SparkWriterSink(into, query, directory)
+    return open_sink(into, query.schema, query.root.is_stream, directory, query.name)
+
+
 def open_outputs(app: App, output: str | None, results: Path | None, links: Links | None) -> Outputs:
     """Opens the sinks of each query, and those of rows that streams drop.
 
@@ -118,8 +126,7 @@ def open_outputs(app: App, output: str | None, results: Path | None, links: Link
             mine.append((f"{query.name} into", links.sinks[query.name]))
             continue
         if query.into is not None:
-            sink = open_sink(query.into, query.schema, query.root.is_stream, app.directory, query.name)
-            mine.append((f"{query.name} into", sink))
+            mine.append((f"{query.name} into", _into(query.into, query, app.directory)))
         lines = outputs.setdefault(query.gives.get(LINES, query.name), [])
         if output is not None:
             csv = Connector("csv", (("path", f"{query.name}.csv"),))

@@ -34,6 +34,8 @@ from kigen.lifetimes import EvaluationError
 from kigen.plan.logical import App, Query
 from kigen.plan.paths import conflicts
 from kigen.queue import QueueError
+from kigen.spark.dataframes.feeds import FrameFeeds, spark_streams
+from kigen.spark.dataframes.writer_sink import SparkWriterSink
 from kigen.spark.pipeline import Pipeline, warm_up
 from kigen.spark.session.error_cause import error_cause
 from kigen.spark.session.start import jvm_pid, log_path, sync_files
@@ -45,7 +47,7 @@ from kigen.spark.watch.memory import MemoryLimitReached
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _POLL_S = 0.02
 _ROTATE_EVERY_S = 5.0  # how often the size of Spark's log is checked
@@ -84,6 +86,8 @@ class Run:
         self._progress_thread: ProgressThread | None = None
         self.ingest: Ingest | None = None
         self.followed: dict[str, ChangesLog] = {}
+        self.frames: Mapping[str, DataFrame] = {}  # streaming DataFrames that feed streams, by name
+        self._feeds: FrameFeeds | None = None
         try:
             self._prepare()
         except BaseException:
@@ -147,6 +151,9 @@ class Run:
         means that Spark is warm already.
         """
         self._spark = spark
+        for sink in (sink for pairs in self._sink.outputs.values() for _, sink in pairs):
+            if isinstance(sink, SparkWriterSink):
+                sink.spark = spark
         if not self.finished:
             self._owner.add_jvm(jvm_pid(spark))
             try:
@@ -168,6 +175,9 @@ class Run:
         self._began = time.monotonic()
         self._sink.start_clock()
         self._pipeline = Pipeline(spark, self._spec, self._sink)
+        if self.ingest is not None and spark_streams(self.app):
+            self._feeds = FrameFeeds(self.ingest.push_rows, self._checkpoint)
+            self._feeds.start(spark, self.app, self.frames)
 
     @property
     def _live(self) -> bool:
@@ -181,6 +191,8 @@ class Run:
             rotate_log(log_path())
         self._monitor.check()
         if self._monitor.limit_error is not None or (self.ingest is not None and self.ingest.error is not None):
+            return False
+        if self._feeds is not None and self._feeds.failure() is not None:
             return False
         if self._pipeline is None or not self._pipeline.active or (self.finished and not self.options.drain):
             return False
@@ -220,7 +232,13 @@ class Run:
         if self._result is not None:
             return self._result
         try:
+            fed_wrongly = None if self._feeds is None else self._feeds.failure()
+            if self._feeds is not None:
+                self._feeds.stop()
             failure = self._stop_pipeline()
+            if fed_wrongly is not None and failure is None:
+                self._sink.close()
+                raise RunFailed(fed_wrongly)
             self._sink.close()
             self._raise(failure)
         except BaseException:

@@ -42,6 +42,7 @@ class ConnectorSpec:
     sink_options: dict[str, OptionKind] = field(default_factory=dict)  # further ones, in INTO only
     modes: tuple[str, ...] = ("append",)  # what option `mode` of a sink takes; the first is the default
     needs: tuple[tuple[str, ...], ...] = ()  # of each group, one option must be given
+    takes_any_option: bool = False  # whether it hands options that Kigen does not know to somebody else
 
     @property
     def from_options(self) -> dict[str, OptionKind]:
@@ -171,6 +172,7 @@ _POSTGRES = {
     "url_file": _PATH,
 }
 _URL = (("url_env", "url_file"),)
+_SPARK = {"format": OptionKind("the name of a source of Spark in 'single quotes'", _TEXT.accepts, "'rate-micro-batch'")}
 _DELTA = {
     "partition_by": _COLUMNS,
     "compact_every": OptionKind("a whole number above 0", lambda v: _is_whole(v, 1), "100"),
@@ -215,6 +217,17 @@ CONNECTORS: dict[str, ConnectorSpec] = {
         ConnectorSpec("synthetic", _SYNTHETIC, "rate", is_source=True, column_kind=_VALUES),
         ConnectorSpec("http", is_source=True, is_pushed=True),
         ConnectorSpec("mqtt", _MQTT, "broker", is_source=True, source_options=_MQTT_SOURCE, is_pushed=True),
+        ConnectorSpec(
+            "spark",
+            _SPARK,
+            "format",
+            is_source=True,
+            is_sink=True,
+            is_pushed=True,
+            takes_any_option=True,
+            modes=_CHANGES,
+            sink_options={"table": _TEXT},
+        ),
         ConnectorSpec(
             "kafka",
             _KAFKA,

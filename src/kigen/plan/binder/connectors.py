@@ -14,6 +14,8 @@ from kigen.plan.logical import Connector
 
 _Options = dict[str, tuple[str, OptionKind]]  # by lower-case name: how an option is spelt, and what it takes
 
+_ANY = OptionKind("a value", lambda value: True, "'value'")
+
 
 def bind_connector(
     source: Source, decl: ConnectorDecl, known: tuple[str, ...], columns: tuple[str, ...] = ()
@@ -27,6 +29,8 @@ def bind_connector(
     errors: list[CqlError] = []
     options: dict[str, object] = {}
     for option in decl.options:
+        if spec.takes_any_option and option.key.text.lower() not in allowed:
+            allowed = {**allowed, option.key.text.lower(): (option.key.text, _ANY)}
         error = _check(source, spec.name, option, allowed, options)
         if error is not None:
             errors.append(error)

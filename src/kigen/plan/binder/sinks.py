@@ -22,6 +22,8 @@ def bind_sink(source: Source, decl: ConnectorDecl | None) -> Connector | None:
 def bind_rows_sink(source: Source, decl: ConnectorDecl | None) -> Connector | None:
     """Binds an output of tuples that are no results of a query, such as those that SHED removes: they are appended."""
     bound = bind_sink(source, decl)
+    if decl is not None and bound is not None and bound.name == "spark":
+        raise source.error(decl.name.span, "these rows cannot go to a writer of Spark", "write INTO csv (path = '...')")
     if decl is not None and bound is not None and bound.option("mode", "append") != "append":
         message = "these rows have no lifetime: mode 'append' is required"
         raise source.error(_span(decl, "mode"), message, "leave it out")

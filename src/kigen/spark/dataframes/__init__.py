@@ -1,0 +1,1 @@
+"""DataFrames of Spark as streams of an app."""
