@@ -45,6 +45,7 @@ def test_it_begins_with_the_relation() -> None:
     assert subscription.take() == [{"_op": "insert", "_at": "then", "k": "b"}]
     assert subscription.take() == [{"_op": "insert", "_at": 4, "k": "c"}]
     assert subscription.take() == []
+    assert subscription.relation() == [{"k": "b"}, {"k": "c"}]
 
 
 def test_a_stream_begins_with_what_comes_next() -> None:

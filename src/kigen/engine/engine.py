@@ -16,6 +16,7 @@ from kigen.engine.options import RunOptions
 from kigen.engine.progress import Progress
 from kigen.engine.result import RunResult
 from kigen.engine.run import Run
+from kigen.engine.subscription import Change, Subscription
 from kigen.language.expansion import Value
 from kigen.plan.logical import App
 from kigen.spark.dataframes.batch_frames import write_in_order
@@ -53,6 +54,7 @@ class Engine:
         self._spark, self._master, self._owns_session = spark, master, spark is None
         self._streams: dict[str, str] = {}  # declarations of the streams that `stream` has added
         self._frames: dict[str, DataFrame] = {}  # of those, the streaming ones
+        self._run: Run | None = None  # the last one that was started
         self._written: tempfile.TemporaryDirectory[str] | None = None  # files of the others
 
     @property
@@ -263,6 +265,36 @@ class Engine:
         )
         return self._begin(self.prepare(app, options, text=text, base=base, params=params))
 
+    def current(self, query: str) -> list[Change]:
+        """Returns the rows of a query that are true now, in the run that was started last. See `subscribe`.
+
+        >>> run = engine.start("rooms.cql", drain=True, keep_changes_s=60)
+        >>> run.await_end(), len(engine.current("hot")) > 0, run.stop().finished
+        (True, True, True)
+        """
+        return self._last_run().current(query)
+
+    def _last_run(self) -> Run:
+        if self._run is None:
+            raise ArgumentError("no run to look at: call Engine.start first")
+        return self._run
+
+    def subscribe(self, query: str) -> Subscription:
+        """Iterates the changes of a query of the run that was started last, by `for` or `async for`.
+
+        The rows that are true now come first, as inserts; then each change as it is committed, as a dict of `_op`
+        ("insert" or "delete"), `_at` and the columns. The iteration ends with the run.
+
+        Raises:
+            ArgumentError: No run was started, it keeps no changes (`keep_changes_s`), or it has no such query.
+
+        >>> run = engine.start("rooms.cql", drain=True, keep_changes_s=60)
+        >>> changes = list(engine.subscribe("hot"))
+        >>> changes[0]["_op"], sorted(changes[0]), run.stop().finished
+        ('insert', ['_at', '_op', 'mean', 'room'], True)
+        """
+        return self._last_run().subscribe(query)
+
     def prepare(
         self,
         app: str | Path | App | None = None,
@@ -288,6 +320,7 @@ class Engine:
         return run
 
     def _begin(self, run: Run) -> Run:
+        self._run = run
         try:
             run.begin(self.spark)
         except BaseException:

@@ -29,6 +29,7 @@ from kigen.engine.options import RunOptions
 from kigen.engine.preparation import Links, open_outputs, run_spec, start_error, warn_of_slow_disk, with_lines
 from kigen.engine.progress import Progress, ProgressThread, QueryProgress
 from kigen.engine.result import RunResult, report_of
+from kigen.engine.subscription import Change, Subscription
 from kigen.engine.worker_monitor import WorkerMonitor, fraction_of
 from kigen.lifetimes import EvaluationError
 from kigen.plan.logical import App, Query
@@ -342,6 +343,24 @@ class Run:
         if self.ingest is None:
             raise ArgumentError("no stream of the app is pushed: declare one with FROM http ()")
         return self.ingest.push_rows(stream, rows, key)
+
+    def subscribe(self, query: str) -> Subscription:
+        """Follows the changes of a query: the rows that are true now, then every change as it is committed.
+
+        Needs `keep_changes_s`. See `kigen.engine.subscription`.
+        """
+        return Subscription(self._followed(query), lambda: self._result is None and self.active)
+
+    def current(self, query: str) -> list[Change]:
+        """Returns the rows of a query that are true now. Needs `keep_changes_s`."""
+        return Subscription(self._followed(query), lambda: False).relation()
+
+    def _followed(self, query: str) -> ChangesLog:
+        if not self.followed:
+            raise ArgumentError("the run keeps no changes: start it with keep_changes_s=600")
+        if query not in self.followed:
+            raise ArgumentError(f"there is no query '{query}': use one of {', '.join(self.followed)}")
+        return self.followed[query]
 
     # --- what it did -----------------------------------------------------------------------------------------------
 

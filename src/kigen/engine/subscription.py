@@ -54,6 +54,10 @@ class Subscription:
         self._ready.clear()
         return taken
 
+    def relation(self) -> list[Change]:
+        """Returns the rows that are true now, without times."""
+        return [json.loads(row) for row in self._log.current()[0]]
+
     def _fill(self) -> bool:
         """Reads what is new. Returns whether there is anything."""
         if not self._ready and self._log.end > self._after:
