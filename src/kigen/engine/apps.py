@@ -58,9 +58,7 @@ def _with(text: str, streams: str) -> str:
     return text if not streams else f"{text.rstrip().rstrip(';')};\n{streams}"
 
 
-def _read_file(
-    app: str | Path, output: str | Path | None, params: Mapping[str, Value] | None, streams: str
-) -> App:
+def _read_file(app: str | Path, output: str | Path | None, params: Mapping[str, Value] | None, streams: str) -> App:
     if "\n" in str(app):
         raise AppNotFound("an app file is required, found text of several lines: pass the app itself as text=")
     path = Path(app)
