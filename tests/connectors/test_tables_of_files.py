@@ -9,11 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from kigen.connectors import InputError, Sink, open_sink
+from kigen.connectors import InputError, OptionError, Sink, open_sink
 from kigen.connectors.parquet.partitioned import PartitionedParquetSink
+from kigen.connectors.parquet.rolling import RollingParquetSink
 from kigen.plan.logical import Connector
 from kigen.plan.types import Column, Type
 
@@ -139,3 +141,45 @@ def test_partitioned_parquet_and_its_cut(tmp_path: Path) -> None:
     (tmp_path / "out" / files[-1]).unlink()
     with pytest.raises(InputError, match="no directory has part 1"):
         sink_of("parquet", tmp_path, partition_by="room, n").open({"parts": 2})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rolling_parquet_with_restarts_at_random(tmp_path: Path, seed: int) -> None:
+    """Pieces become parts by size or by time; the process dies between any two calls; each row is there once."""
+    rng, now = Random(seed), [0.0]
+
+    def opened() -> RollingParquetSink:
+        limits = (None, 5_000_000) if seed % 2 else (6_000, None)
+        sink = RollingParquetSink(str(tmp_path / "out"), SCHEMA, False, False, *limits, clock=lambda: now[0])
+        sink.open(recorded)
+        return sink
+
+    recorded, given, done = None, 0, 0
+    sink = opened()
+    while done < 100:
+        now[0] += rng.random()
+        count = min(rng.randint(0, 8), 100 - given)
+        if count:
+            sink.write(lines(*((f"r{i % 3}", i) for i in range(given, given + count))))
+            given += count
+        if rng.random() < 0.7 or given == 100:
+            position = sink.commit()
+            if rng.random() < 0.8 or given == 100:
+                recorded, done = position, given
+        if rng.random() < 0.25 and given < 100:
+            if rng.random() < 0.5:
+                sink.close()
+            sink = opened()
+            given = done
+    sink.close()
+    files = sorted((tmp_path / "out").glob("part-*.parquet"))
+    assert 1 < len(files) < 15
+    assert [n for file in files for n in pq.read_table(file)["n"].to_pylist()] == list(range(100))
+
+
+def test_rolling_options(tmp_path: Path) -> None:
+    sink = sink_of("parquet", tmp_path, roll_size="1 MB", roll_every="10 min")
+    assert isinstance(sink, RollingParquetSink)
+    assert sink.encoder() is None
+    with pytest.raises(OptionError, match="partition_by and rolling exclude each other"):
+        sink_of("parquet", tmp_path, roll_size="1 MB", partition_by="room")

@@ -24,6 +24,8 @@ _UNIT_US = {
 }  # fmt: skip
 _DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMG])B\s*", re.IGNORECASE)
+
 
 class OptionError(InputError):
     """A connector was declared with a wrong option: the app file is wrong, not the data. `option` names the option."""
@@ -52,6 +54,14 @@ def duration_us(owner: str, key: str, value: Any) -> int:
     if isinstance(value, bool) or match is None or unit is None or float(match.group(1)) <= 0:
         raise OptionError(f"{owner}: {key} must be a positive duration such as '60 s' or '500 ms', not {value!r}", key)
     return round(float(match.group(1)) * unit)
+
+
+def size_bytes(owner: str, key: str, value: Any) -> int:
+    """Parses `'128 MB'` or `'1 GB'`; units are powers of 1024."""
+    match = _SIZE.fullmatch(str(value))
+    if match is None or float(match.group(1)) <= 0:
+        raise OptionError(f"{owner}: {key} must be a size such as '128 MB' or '1 GB', not {value!r}", key)
+    return round(float(match.group(1)) * 1024 ** ("KMG".index(match.group(2).upper()) + 1))
 
 
 def number(owner: str, key: str, value: Any, least: float = 0.0) -> float:

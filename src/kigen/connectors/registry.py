@@ -20,8 +20,9 @@ from kigen.connectors.jsonl.sink import JsonlSink
 from kigen.connectors.jsonl.source import JsonlSource
 from kigen.connectors.kafka.sink import KafkaSink
 from kigen.connectors.kafka.source import KafkaSource
-from kigen.connectors.options import OptionError, check_names, path_of
+from kigen.connectors.options import OptionError, check_names, duration_us, path_of, size_bytes
 from kigen.connectors.parquet.partitioned import PartitionedParquetSink
+from kigen.connectors.parquet.rolling import RollingParquetSink
 from kigen.connectors.parquet.sink import ParquetSink
 from kigen.connectors.parquet.source import ParquetSource
 from kigen.connectors.sink_base import Sink
@@ -92,8 +93,15 @@ _SOURCES: dict[str, Callable[[_SourceRequest], Source]] = {
 
 def _parquet_sink(asked: _SinkRequest) -> Sink:
     parts = columns_of(asked.schema, str(asked.connector.option("partition_by", "")))
+    owner, size, every = f"query '{asked.query}'", *(asked.connector.option(o) for o in ("roll_size", "roll_every"))
+    if parts and (size is not None or every is not None):
+        raise OptionError(f"{owner}: partition_by and rolling exclude each other: keep one", "partition_by")
     if parts:
         return PartitionedParquetSink(asked.path, asked.schema, asked.is_stream, asked.changes, parts)
+    if size is not None or every is not None:
+        roll_bytes = None if size is None else size_bytes(owner, "roll_size", size)
+        roll_us = None if every is None else duration_us(owner, "roll_every", every)
+        return RollingParquetSink(asked.path, asked.schema, asked.is_stream, asked.changes, roll_bytes, roll_us)
     return ParquetSink(asked.path, asked.schema, asked.is_stream, asked.changes)
 
 

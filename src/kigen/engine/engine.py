@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import uuid
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -54,7 +55,7 @@ class Engine:
         self._spark, self._master, self._owns_session = spark, master, spark is None
         self._streams: dict[str, str] = {}  # declarations of the streams that `stream` has added
         self._frames: dict[str, DataFrame] = {}  # of those, the streaming ones
-        self._run: Run | None = None  # the last one that was started
+        self._run: weakref.ref[Run] | None = None  # the last one that was started; its results live with the caller's
         self._written: tempfile.TemporaryDirectory[str] | None = None  # files of the others
 
     @property
@@ -275,9 +276,10 @@ class Engine:
         return self._last_run().current(query)
 
     def _last_run(self) -> Run:
-        if self._run is None:
-            raise ArgumentError("no run to look at: call Engine.start first")
-        return self._run
+        run = None if self._run is None else self._run()
+        if run is None:
+            raise ArgumentError("no run to look at: call Engine.start, and keep the run that it returns")
+        return run
 
     def subscribe(self, query: str) -> Subscription:
         """Iterates the changes of a query of the run that was started last, by `for` or `async for`.
@@ -320,7 +322,7 @@ class Engine:
         return run
 
     def _begin(self, run: Run) -> Run:
-        self._run = run
+        self._run = weakref.ref(run)
         try:
             run.begin(self.spark)
         except BaseException:

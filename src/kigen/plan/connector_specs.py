@@ -173,6 +173,13 @@ _POSTGRES = {
 }
 _URL = (("url_env", "url_file"),)
 _SPARK = {"format": OptionKind("the name of a source of Spark in 'single quotes'", _TEXT.accepts, "'rate-micro-batch'")}
+_PARQUET = {
+    "partition_by": _COLUMNS,
+    "roll_size": OptionKind(
+        "a size such as '128 MB'", _matches(re.compile(r"\s*\d+(\.\d+)?\s*[KMG]B\s*", re.IGNORECASE)), "'128 MB'"
+    ),
+    "roll_every": _TIME,
+}
 _DELTA = {
     "partition_by": _COLUMNS,
     "compact_every": OptionKind("a whole number above 0", lambda v: _is_whole(v, 1), "100"),
@@ -200,7 +207,7 @@ CONNECTORS: dict[str, ConnectorSpec] = {
             suffixes=(".parquet",),
             writes_folder=True,
             modes=_CHANGES,
-            sink_options={"partition_by": _COLUMNS},
+            sink_options=_PARQUET,
             source_options=_FOLLOWED,
         ),
         ConnectorSpec(
