@@ -61,7 +61,8 @@ def size_bytes(owner: str, key: str, value: Any) -> int:
     match = _SIZE.fullmatch(str(value))
     if match is None or float(match.group(1)) <= 0:
         raise OptionError(f"{owner}: {key} must be a size such as '128 MB' or '1 GB', not {value!r}", key)
-    return round(float(match.group(1)) * 1024 ** ("KMG".index(match.group(2).upper()) + 1))
+    unit: int = 1024 ** ("KMG".index(match.group(2).upper()) + 1)
+    return round(float(match.group(1)) * unit)
 
 
 def number(owner: str, key: str, value: Any, least: float = 0.0) -> float:
