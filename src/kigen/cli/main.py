@@ -332,6 +332,24 @@ def picture(
         typer.echo(f"{out}: {', '.join(drawn)}")
 
 
+@app.command(epilog="Example:  kigen fmt rooms.cql")
+def fmt(
+    files: Annotated[list[Path], typer.Argument(metavar="APP...", help="App files.", show_default=False)],
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit with 1 if a file is not in the usual layout.")
+    ] = False,
+) -> None:
+    """Write app files in the usual layout: clauses begin a line, keywords are in capitals. Comments stay."""
+    with exit_codes():
+        from kigen.cli.format_command import format_files
+
+        changed = format_files(files, write=not check)
+        for path in changed:
+            typer.echo(f"{path} {'is not in the usual layout' if check else 'formatted'}")
+    if check and changed:
+        raise typer.Exit(1)
+
+
 @app.command(epilog="Example:  kigen init rooms")
 def init(
     directory: Annotated[
