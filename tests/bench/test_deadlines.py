@@ -58,10 +58,10 @@ def report_with(missed: int, shed: int) -> dict[str, Any]:
 
 
 def test_cells_count_what_was_late_or_shed_class_by_class(tmp_path: Path) -> None:
-    cell = cell_of("1.3", 1.3, "pack", {"report": report_with(50, 150)}, 0.15, 10.0)
-    assert cell["sdmr"] == cell["classes"]["30"]["sdmr"] == 0.2
-    assert (cell["goodput"], cell["classes"]["1"]["in"]) == (QUERIES * 80.0, 4000)
-    assert cell["bound"] == least_sdmr(1.3, 0.15) == pytest.approx(1 - 0.7 / 1.3)
+    cell = cell_of("1.3", 1.3, "pack", {"report": report_with(50, 150)}, 0.015, 10.0)
+    assert cell["sdmr"] == cell["classes"]["5.0"]["sdmr"] == 0.2
+    assert (cell["goodput"], cell["classes"]["1.0"]["in"]) == (QUERIES * 80.0, 4000)
+    assert cell["bound"] == least_sdmr(1.3, 0.015) == pytest.approx(1 - 0.7 / 1.3)
     other = cell_of("safe", 0.6, "all", {"report": report_with(0, 0)}, 0.15, 10.0)
     result = {
         "cells": [cell, other, {**other, "policy": "pack"}, {**cell, "policy": "all"}],

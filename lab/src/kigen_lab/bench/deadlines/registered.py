@@ -32,7 +32,7 @@ def _prepare(
         bool, typer.Option("--soft", help="Deadlines without FIRM: late results are delivered, nothing is dropped.")
     ] = False,
 ) -> Measurement:
-    """Measure what each policy misses: twenty queries with deadlines of 1 to 30 s, under bursts, at several loads,
+    """Measure what each policy misses: twenty queries with deadlines of 0.1 to 5 s, under bursts, at several loads,
     beside the bound."""
     from kigen.schedule import read_policy
     from kigen_lab.bench.deadlines.benchmark import DeadlinesBench, DeadlinesSettings

@@ -35,7 +35,15 @@ def deadlines_table(result: dict[str, Any]) -> RenderableType:
     table = Table(title=title, title_justify="left", box=SIMPLE)
     for name in ("load", "policy"):
         table.add_column(name)
-    for name in (*(f"{c} s" for c in classes), "all", "bound", "in time/s", "p95 1 s class", "batches", "batch p50"):
+    for name in (
+        *(f"{c:g} s" for c in classes),
+        "all",
+        "bound",
+        "in time/s",
+        f"p95 {classes[0]:g} s class",
+        "batches",
+        "batch p50",
+    ):
         table.add_column(name, justify="right")
     before = None
     for cell in result["cells"]:
@@ -98,7 +106,7 @@ def draw_deadlines(result: dict[str, Any], target: Path) -> None:
         )
     left.set_xlabel("load, as a share of what `all` processes")
     left.set_title("missed or shed, %", loc="left", fontsize=10)
-    right.set_xticks(range(len(result["classes_s"])), [f"{c} s" for c in result["classes_s"]])
+    right.set_xticks(range(len(result["classes_s"])), [f"{c:g} s" for c in result["classes_s"]])
     right.set_xlabel("deadline")
     right.set_title(f"by deadline, at load {heaviest}, %", loc="left", fontsize=10)
     for axis in (left, right):
