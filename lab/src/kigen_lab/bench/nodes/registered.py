@@ -16,10 +16,10 @@ def _prepare(
     quick: bool,
     out: Path,
     stretch: Annotated[
-        float | None, typer.Option(help="Factor for the paper's times.", min=10, show_default="130, quick 75")
+        float | None, typer.Option(help="Factor for the paper's times.", min=1, show_default="10")
     ] = None,
     activations: Annotated[
-        int | None, typer.Option(help="How often all tuples arrive.", min=1, show_default="2, quick 1")
+        int | None, typer.Option(help="How often all tuples arrive.", min=1, show_default="12, quick 4")
     ] = None,
     tuples: Annotated[
         int | None, typer.Option(help="V2V tuples per activation, on average.", min=1, show_default="12")
