@@ -166,6 +166,7 @@ def test_a_run_outside_the_repository(product: Environment) -> None:
         (["explain", "rooms.cql", "--nodes", "nodes.toml"], "run: pip install 'kigen[nodes]'"),
         (["up", "rooms.cql", "--nodes", "nodes.toml"], "run: pip install 'kigen[nodes]'"),
         (["picture", "results"], "run: pip install 'kigen[picture]'"),
+        (["run", "rooms.cql", "--serve"], "run: pip install 'kigen[web]'"),
     ],
 )
 def test_what_is_missing_is_named_with_what_to_install(product: Environment, command: list[str], message: str) -> None:

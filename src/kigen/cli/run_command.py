@@ -119,7 +119,9 @@ def serving(run: Run, address: str | None) -> Iterator[None]:
     try:
         from kigen.web import serve
     except ImportError as error:
-        raise ArgumentError(f"--serve needs more packages: run pip install 'kigen[web]' ({error})") from error
+        raise ArgumentError(
+            f"--serve needs packages that are not installed ({error}); run: pip install 'kigen[web]'"
+        ) from error
     with serve(run, address) as server:
         sys.stderr.write(f"serving {server.url} (token: {server.access.token_file})\n")
         sys.stderr.write(f"the page, once: {server.page_link}\n")

@@ -143,7 +143,9 @@ def mqtt_receiver(
     try:
         from kigen.connectors.mqtt.receiver import MqttReceiver
     except ImportError as error:
-        raise ArgumentError(f"FROM mqtt needs more packages: run pip install 'kigen[mqtt]' ({error})") from error
+        raise ArgumentError(
+            f"FROM mqtt needs packages that are not installed ({error}); run: pip install 'kigen[mqtt]'"
+        ) from error
     return MqttReceiver(queue.stream, queue, directory, session, notify)
 
 
