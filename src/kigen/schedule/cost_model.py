@@ -28,6 +28,8 @@ CLIP = 3.0
 DRIFT = 0.005  # expected relative change of an estimate between two batches
 _MEMORY = 0.95  # share of the noise estimate that is kept per batch
 _TOGETHER = 3.0  # common error of the first guesses, relative to their individual errors
+_NOISE, _LEAST_NOISE = 0.2, 0.08  # spread of the fixed cost: first guess, and at least
+_KNOWN, _SMALL_US = 0.1, 20.0  # a guess above so many microseconds is the user's (COST), and better known
 _LEAST_US = 1e-3
 _TASK_SHARE, _TASK_US = 0.5, 1_000.0  # first guess of A: this share of F, and at most
 _TASKS = 2  # index of the first tuple cost in the vector of estimates; F and A come before
@@ -66,11 +68,11 @@ class CostModel:
             spread = np.concatenate(
                 (
                     [min(0.5, doubt) * fixed_us + 1.0, min(0.02, 0.1 * doubt) * fixed_us + min(1.0, doubt) * task_us],
-                    doubt * guesses,
+                    doubt * (_KNOWN * guesses + np.minimum(guesses, _SMALL_US)),
                 )
             )
             self._covariance += np.diag(spread**2)
-        self.noise_var = (0.05 * fixed_us) ** 2 + 1.0
+        self.noise_var = (_NOISE * fixed_us) ** 2 + 1.0
         self.observed = 0
         self._bias = 0.0  # mean of recent surprises, in standard deviations
 
@@ -143,7 +145,7 @@ class CostModel:
         share = self.noise_var / total
         seen = min(surprise * surprise, CLIP * CLIP * total) * share * share
         self.noise_var += (1 - _MEMORY) * (seen + self.noise_var * unknown / total - self.noise_var)
-        self.noise_var = max(self.noise_var, 1.0)
+        self.noise_var = max(self.noise_var, (_LEAST_NOISE * self.fixed_us) ** 2, 1.0)
         self._suspect(max(-CLIP, min(CLIP, surprise / math.sqrt(total))))
 
     def _observe_parts(self, admitted: Sequence[Grant], elapsed_us: float, parts_us: Sequence[float]) -> None:

@@ -21,6 +21,9 @@ import numpy.typing as npt
 Grant = tuple[int, int]  # (index of the task, number of its oldest tuples)
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+_INSIST_US = 1e6  # for so long, no deadline is too short to forbid a pause
+_SPARED = 2.5  # in pauses: deadlines that always count
+_ASKING_US = 2e6  # who has not asked for so long, asks anew
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ class Policy(ABC):
 
     def __init__(self, tasks: Sequence[ScheduledTask]) -> None:
         self.tasks = tuple(tasks)
+        self._asked_us: float | None = None  # when a pause was last asked for, and since when in vain
+        self._refused_us = 0.0
 
     @abstractmethod
     def arrived(self, task: int, count: int, arrival_us: float) -> None:
@@ -96,18 +101,26 @@ class Policy(ABC):
     def can_pause(self, now_us: float, pause_us: float) -> bool:
         """Returns whether a pause of that length, such as the gap between two epochs, makes no waiting tuple late.
 
-        Tuples that would be late without the pause do not count. A driver that needs the pause must limit how often it
-        asks: in overload the answer may be no for long.
+        Tuples that would be late without the pause do not count. Where short deadlines forbid the pause for a second,
+        only tuples with a deadline of at least two and a half pauses still count. A driver that needs the pause must
+        limit how long it asks: in overload the answer may be no for long.
         """
-        due_us, done_us = self.outlook(now_us)
+        asking = self._asked_us is not None and now_us - self._asked_us < _ASKING_US
+        self._asked_us = now_us
+        if not asking:
+            self._refused_us = now_us
+        given_up = now_us - self._refused_us > _INSIST_US  # short deadlines are missed by any pause, sooner or later
+        due_us, done_us = self.outlook(now_us, _SPARED * pause_us if given_up else 0.0)
         return not bool(((done_us <= due_us) & (due_us < done_us + pause_us)).any())
 
-    def outlook(self, now_us: float) -> tuple[Floats, Floats]:
+    def outlook(self, now_us: float, shortest_us: float = 0.0) -> tuple[Floats, Floats]:
         """Returns, for groups of waiting tuples with a deadline, when they are due and when they will be done.
 
-        By default nothing is known but what waits, so that any waiting tuple with a deadline forbids a pause.
+        Groups of tasks with a deadline below `shortest_us` are left out. By default nothing is known but what waits, so
+        that any waiting tuple with a deadline forbids a pause.
         """
-        waiting = [t for t, task in enumerate(self.tasks) if task.deadline_us is not None and self.pending(t)]
+        deadlines = [shortest_us - 1.0 if task.deadline_us is None else task.deadline_us for task in self.tasks]
+        waiting = [t for t, deadline_us in enumerate(deadlines) if deadline_us >= shortest_us and self.pending(t)]
         return np.full(len(waiting), now_us), np.full(len(waiting), now_us)
 
     def report(self) -> dict[str, Any]:

@@ -118,10 +118,10 @@ class BatchScheduler(Policy):
         if self.controller is not None:
             self.controller.update()
 
-    def outlook(self, now_us: float) -> tuple[Floats, Floats]:
+    def outlook(self, now_us: float, shortest_us: float = 0.0) -> tuple[Floats, Floats]:
         due_us, work_us = [], []
         for task, asked in enumerate(self.tasks):
-            if asked.deadline_us is None:
+            if asked.deadline_us is None or asked.deadline_us < shortest_us:
                 continue
             each_us = (self.costs.fixed_us + float(self.costs.tasks_us[task])) / self.k
             for batch in self._batches.queue(task):

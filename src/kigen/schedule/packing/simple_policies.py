@@ -11,46 +11,35 @@ from __future__ import annotations
 
 import numpy as np
 
-from kigen.schedule.packing.calendar_policy import CalendarPolicy
-from kigen.schedule.packing.deadline_calendar import work_by_row
-from kigen.schedule.policy_interface import Decision, Floats
+from kigen.schedule.packing.queue_policy import QueuePolicy
+from kigen.schedule.policy_interface import Decision
 
 
-class AdmitAll(CalendarPolicy):
+class AdmitAll(QueuePolicy):
     """Admits everything."""
 
-    by_arrival = True
+    together = True
 
     def next(self, now_us: float) -> Decision:
-        return self._decide(self._calendar.take_all(), [])
-
-    def _finished(self, work_us: Floats) -> Floats:
-        return np.full(len(work_us), work_us[-1])  # the results of a batch come together
+        return self._decide(self.queues.take_all())
 
 
-class FifoPacking(CalendarPolicy):
+class FifoPacking(QueuePolicy):
     """Admits the oldest arrivals first."""
 
-    by_arrival = True
+    together = True  # a tuple may have to wait for everything that arrived before it
 
     def next(self, now_us: float) -> Decision:
-        waiting = self._calendar.view()
-        if not len(waiting):
-            return Decision()
-        tuple_us = self.costs.costs_us.copy()
-        budget_us = max(self.shortest_us / 2 - self.costs.fixed_us, self.costs.fixed_us)
-        return self._decide(self._take_in_order(work_by_row(waiting, tuple_us), tuple_us, budget_us), [])
+        fixed_us = self.costs.fixed_us
+        budget_us = max(self.shortest_us / 2 - fixed_us, fixed_us)
+        return self._decide(self._take_in_order(self.queues.head_arrival_us, budget_us))
 
 
-class EdfPacking(CalendarPolicy):
+class EdfPacking(QueuePolicy):
     """Admits the earliest deadlines first."""
 
     def next(self, now_us: float) -> Decision:
-        dropped = self._drop_overdue(now_us)
-        waiting = self._calendar.view()
-        if not len(waiting):
-            return self._decide(np.zeros(len(self.tasks)), dropped)
-        tuple_us = self.costs.costs_us.copy()
-        earliest_us = float(self._calendar.keys_us()[0])
-        budget_us = max(earliest_us - now_us - self.costs.fixed_us, 0.0)
-        return self._decide(self._take_in_order(work_by_row(waiting, tuple_us), tuple_us, budget_us), dropped)
+        queues, dropped = self.queues, dict[int, int]()
+        self._drop_before(np.flatnonzero(self._firm & (queues.heads_us < now_us)).tolist(), now_us, dropped)
+        budget_us = max(float(queues.heads_us.min()) - now_us - self.costs.fixed_us, 0.0)
+        return self._decide(self._take_in_order(lambda task: float(queues.heads_us[task]), budget_us), dropped)
