@@ -131,10 +131,22 @@ def select_text(s: Select) -> str:
         out += " GROUP BY " + ", ".join(text(g) for g in s.group)
     if s.having is not None:
         out += f" HAVING {text(s.having)}"
-    return out if s.first is None else out + first_text(s.first)
+    return out if s.first is None else out + first_text(s.first, names_of(s))
 
 
-def first_text(first: First) -> str:
+def names_of(s: Select) -> list[str]:
+    """Returns the names of the output columns; empty if they repeat."""
+    names = []
+    for e, name in s.items:
+        part = e.parts[0]
+        names.append(name or (s.sources[part.item].cols[part.col].name if isinstance(part, Ref) else ""))
+    return names if len(set(names)) == len(names) and not s.distinct else []
+
+
+def first_text(first: First, names: list[str]) -> str:
+    if names and first.by and first.order and not first.offset:  # the same in other words
+        by, keys = ", ".join(names[k] for k in first.by), ", ".join(f"{names[k]}{words}" for k, words in first.order)
+        return f" QUALIFY ROW_NUMBER() OVER (PARTITION BY {by} ORDER BY {keys}) <= {first.limit}"
     out = " ORDER BY " + ", ".join(f"{k + 1}{words}" for k, words in first.order) if first.order else ""
     out += f" LIMIT {first.limit}" + (f" OFFSET {first.offset}" if first.offset else "")
     return out + (f" BY ({', '.join(str(k + 1) for k in first.by)})" if first.by else "")

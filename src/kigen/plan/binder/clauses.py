@@ -9,7 +9,6 @@ from kigen.plan.binder.catalog import Catalog
 from kigen.plan.binder.expressions.binding import place_of
 
 _HINTS = {
-    "qualify": ("QUALIFY", "use a subquery with WHERE"),
     "windows": ("WINDOW", "use a window on the stream, as in s [ROWS n]"),
     "laterals": ("LATERAL", "join with a subquery in FROM"),
     "sample": ("SAMPLE", "leave it out"),
@@ -18,7 +17,7 @@ _HINTS = {
 
 
 def refuse_clauses(catalog: Catalog, node: exp.Expr) -> None:
-    """Raises for the first clause of the node that CQL lacks, such as QUALIFY or SAMPLE."""
+    """Raises for the first clause of the node that CQL lacks, such as WINDOW or SAMPLE."""
     for arg, (name, hint) in _HINTS.items():
         value = node.args.get(arg)
         if value:

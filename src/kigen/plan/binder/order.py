@@ -1,4 +1,5 @@
-"""Binds ORDER BY ... LIMIT n [OFFSET m] and LIMIT n BY (column, ...): the relation of the first rows.
+"""Binds ORDER BY ... LIMIT n [OFFSET m], LIMIT n BY (column, ...) and QUALIFY ROW_NUMBER(): the relation of the first
+rows.
 
 The keys are over the output columns: a name, a number, an item as it was written, or an expression of output columns.
 Invariant: the order is complete. After the keys come all output columns, ascending, NULLs last, so that the first rows
@@ -18,10 +19,13 @@ from kigen.plan.expressions.columns import bare
 from kigen.plan.logical import Expr, PlanNode, Project, SortKey, TopN
 
 LARGEST_LIMIT = 10**9
+_LEAST: dict[type[exp.Expr], int] = {exp.LTE: 0, exp.LT: 1, exp.EQ: 0}  # what QUALIFY may compare with, less 1
 
 
 def first_rows(catalog: Catalog, node: exp.Expr, relation: Relation) -> Relation:
-    """Applies the ORDER BY, LIMIT and OFFSET of a SELECT, a set operation or a sub-query to its relation."""
+    """Applies the QUALIFY, ORDER BY, LIMIT and OFFSET of a SELECT, a set operation or a sub-query to its relation."""
+    if node.args.get("qualify") is not None:
+        relation = _Order(catalog.source, node, relation).qualified(node.args["qualify"].this)
     return _Order(catalog.source, node, relation).bind()
 
 
@@ -43,8 +47,31 @@ class _Order:
             raise self._error(place_of(self.source, limit), "LIMIT takes a number of rows", "write LIMIT n")
         count, skipped = self._number(limit, "LIMIT", 1), 0 if offset is None else self._number(offset, "OFFSET", 0)
         groups = [*limit.expressions, *(offset.expressions if offset is not None else ())]
-        by = tuple(dict.fromkeys(self._group(column) for column in _flat(groups)))
-        keys = [found for key in (order.expressions if order is not None else ()) for found in self._keys(key)]
+        return self._top(count, skipped, _flat(groups), order.expressions if order is not None else [])
+
+    def qualified(self, condition: exp.Expr) -> Relation:
+        """Applies QUALIFY ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) <= n: the first n rows of each group."""
+        window = condition.this
+        least = _LEAST.get(type(condition))
+        if (
+            least is None
+            or not isinstance(window, exp.Window)
+            or not isinstance(window.this, exp.RowNumber)
+            or window.args.get("spec") is not None
+            or window.args.get("order") is None
+            or self.node.args.get("distinct") is not None
+        ):
+            hint = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) <= n, without DISTINCT"
+            message = "QUALIFY takes the first rows of each group only"
+            raise self._error(place_of(self.source, condition), message, hint)
+        number = self._number(condition, "ROW_NUMBER() <=", 1 + least) - least
+        if isinstance(condition, exp.EQ) and number > 1:
+            return self._top(1, number - 1, window.args.get("partition_by") or [], window.args["order"].expressions)
+        return self._top(number, 0, window.args.get("partition_by") or [], window.args["order"].expressions)
+
+    def _top(self, count: int, skipped: int, groups: list[exp.Expr], order: list[exp.Ordered]) -> Relation:
+        by = tuple(dict.fromkeys(self._group(column) for column in groups))
+        keys = [found for key in order for found in self._keys(key)]
         width = len(self.relation.names)
         keys += [SortKey(column) for column in range(width)]
         node = self._widened()
