@@ -31,7 +31,7 @@ soak: setup      ## run the long tests: 5,000 random queries, 100 kills, 100 kil
 	KIGEN_SOAK=1 $(VENV)/python -m pytest -q --timeout=0 tests/soak tests/nodes tests/standby_nodes tests/standby tests/protocol tests/schedule tests/queue tests/links tests/spark/test_http_kill.py
 
 bench: setup     ## run the short form of all benchmarks: over an hour, on an otherwise idle machine
-	for name in floor lifetimes joins shared-joins deadlines links placement nodes standby; do $(VENV)/kigen bench $$name --quick || exit 1; done
+	for name in floor latency lifetimes joins shared-joins deadlines links placement nodes standby; do $(VENV)/kigen bench $$name --quick || exit 1; done
 
 clean:           ## remove everything that make created
 	rm -rf .venv build dist out .mypy_cache .ruff_cache .pytest_cache
