@@ -110,7 +110,7 @@ def options() -> dict[str, tuple[Any, Any]]:
 def test_run_and_start_name_every_option_with_its_default(function: Any) -> None:
     parameters = dict(inspect.signature(function).parameters)
     assert not any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    for name in ("self", "app", "text", "base"):
+    for name in ("self", "app", "text", "base", "params"):
         parameters.pop(name)
     assert {name: (p.annotation, p.default) for name, p in parameters.items()} == options()
     assert not any(default is MISSING for _, default in options().values())
@@ -119,8 +119,8 @@ def test_run_and_start_name_every_option_with_its_default(function: Any) -> None
 def test_the_command_has_the_same_defaults() -> None:
     run = typer.main.get_command(command).commands["run"]  # type: ignore[attr-defined]
     mine = {p.name: p.default for p in run.params}
-    shared = set(mine) & set(options())
-    assert shared == {"drain", "output", "checkpoint", "lifetime", "policy", "memory", "durability"}
+    shared = set(mine) & set(options()) - {"keep_results"}  # of the command: for how long --serve keeps changes
+    assert shared == {"drain", "output", "checkpoint", "lifetime", "policy", "memory", "durability", "lanes"}
     assert {name: mine[name] for name in shared} == {name: options()[name][1] for name in shared}
 
 
