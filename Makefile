@@ -3,16 +3,19 @@ PYTHON ?= python3
 VENV := .venv/bin
 export PYTHON
 
-.PHONY: setup demo test check fast spark soak bench clean help
+.PHONY: setup demo demo-live test check fast spark soak bench clean help
 
 help:            ## show this list
-	@grep -hE '^[a-z]+: .*##|^[a-z]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 11
 
 setup:           ## create .venv with the command at .venv/bin/kigen, and install Java if there is none
 	@bash scripts/setup.sh
 
 demo: setup      ## run the rooms example, show its results and draw their lifetimes
 	@bash examples/rooms/demo.sh
+
+demo-live: setup ## run the live example: a producer appends to a file, and results appear as they become true
+	@bash examples/live/demo.sh
 
 check: setup     ## check lint, types and the layers of packages
 	$(VENV)/ruff check src lab tests

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from connectors.following import Followed, Writer, restart, stream_of, write_parquet
 
+from kigen.connectors import open_source
 from kigen.connectors.source_base import InputError
 
 NAMES = {"csv": "s.csv", "jsonl": "s.jsonl"}
@@ -152,6 +153,14 @@ def test_files_by_time(tmp_path: Path) -> None:
     followed = Followed(stream_of("csv", "*.csv", order="time"), tmp_path, tmp_path / "checkpoint")
     followed.poll()
     assert followed.ids(0, followed.end) == list(range(6))
+    drained = open_source(stream_of("csv", "*.csv", order="time"), str(tmp_path), True, 0)
+    at, ids = drained.initial(), list[int]()
+    while len(ids) < 6:
+        piece = drained.advance(at, 100)
+        ids += drained.read(piece).table.column("c0").to_pylist()
+        at = piece.end
+    assert ids == list(range(6))
+    assert drained.fraction(at) == 1.0
 
 
 def test_files_with_the_same_content_are_different_files(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Files that grow, on Spark: a run that is killed while its file is rotated ends with every line once."""
+"""Files that grow and recorded files, on Spark: a run that is killed while its file is rotated ends with every line
+once, and a recorded file comes at its own speed."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 from kills import jvm_of
+
+from kigen.engine import Engine
 
 APP = """
 CREATE STREAM readings (room STRING, n BIGINT, ts TIMESTAMP) TIMESTAMP BY ts
@@ -95,3 +98,13 @@ def test_a_killed_run_finds_its_rotated_files_again(tmp_path: Path) -> None:
     assert run.returncode == 0, errors
     assert sorted(numbers(tmp_path, "all_of_them")) == list(range(299))
     assert sorted(numbers(tmp_path, "even")) == list(range(0, 299, 2))
+
+
+def test_a_recorded_file_comes_at_its_own_speed(engine: Engine, tmp_path: Path) -> None:
+    Producer(tmp_path / "log.csv").append(300)  # three seconds
+    (tmp_path / "app.cql").write_text(APP.replace("follow = true", "pace = 1"), encoding="utf-8")
+    began = time.monotonic()
+    result = engine.run(tmp_path / "app.cql", output=tmp_path / "out")
+    assert time.monotonic() - began > 2.5
+    assert sorted(numbers(tmp_path, "all_of_them")) == list(range(300))
+    assert result.report["queries"]["even"]["in"] == 300

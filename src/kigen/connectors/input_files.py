@@ -1,4 +1,5 @@
-"""Lists and reads the files behind a `path` option: one file, a glob, or a directory, in the order of their names.
+"""Lists and reads the files behind a `path` option: one file, a glob, or a directory, in the order of their names,
+or of their last change.
 
 Invariant: a file is identified by its path relative to the app file's directory, so that a position stays valid when
 the directory moves or later files are added.
@@ -16,8 +17,8 @@ from kigen.connectors.source_base import InputError
 class Files:
     """The files of one path. They are listed once, on first use; `__init__` does no I/O."""
 
-    def __init__(self, path: str, directory: str, suffixes: tuple[str, ...]) -> None:
-        self._path, self._directory, self._suffixes = path, directory, suffixes
+    def __init__(self, path: str, directory: str, suffixes: tuple[str, ...], by_time: bool = False) -> None:
+        self._path, self._directory, self._suffixes, self._by_time = path, directory, suffixes, by_time
         self._names: tuple[str, ...] | None = None
 
     @property
@@ -48,13 +49,16 @@ class Files:
 
     def after(self, name: str) -> tuple[str, ...]:
         """Returns the files that follow `name`."""
+        if self._by_time:
+            return self.names[self.names.index(name) + 1 :]
         return tuple(other for other in self.names if other > name)
 
     def share_before(self, name: str, share: float) -> float:
         """Returns which share of all bytes lies before the point `share` (0..1) into `name`."""
         sizes = {other: self.size(other) for other in self.names}
         total = sum(sizes.values())
-        done = sum(size for other, size in sizes.items() if other < name) + share * sizes.get(name, 0)
+        later = {name, *self.after(name)}
+        done = sum(size for other, size in sizes.items() if other not in later) + share * sizes.get(name, 0)
         return done / total if total else 1.0
 
     def read(self, name: str, start: int, length: int) -> bytes:
@@ -83,6 +87,8 @@ class Files:
         else:
             names, wanted = [], "no such file"
         names = sorted(n for n in names if os.path.isfile(self.full(n)))
+        if self._by_time:
+            names.sort(key=lambda n: os.stat(self.full(n)).st_mtime_ns)
         if not names:
             raise InputError(f"{wanted}; paths are relative to the app file's directory", full)
         return tuple(names)

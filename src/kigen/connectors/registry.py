@@ -21,6 +21,7 @@ from kigen.connectors.jsonl.source import JsonlSource
 from kigen.connectors.kafka.sink import KafkaSink
 from kigen.connectors.kafka.source import KafkaSource
 from kigen.connectors.options import OptionError, check_names, duration_us, path_of, size_bytes
+from kigen.connectors.paced.source import PacedSource
 from kigen.connectors.parquet.partitioned import PartitionedParquetSink
 from kigen.connectors.parquet.rolling import RollingParquetSink
 from kigen.connectors.parquet.sink import ParquetSink
@@ -45,6 +46,11 @@ class _SourceRequest:
     start_us: int | None
     checkpoint: str | None
 
+    @property
+    def ends(self) -> bool:
+        """Whether files are read to the size that they have now: in a drain, and if they are recorded ones."""
+        return self.draining or self.stream.source.option("pace") is not None
+
 
 @dataclass(frozen=True)
 class _SinkRequest:
@@ -64,11 +70,11 @@ class _SinkRequest:
 
 
 def _csv(asked: _SourceRequest) -> Source:
-    return _growing(asked, CsvSource(asked.stream, asked.directory, asked.start_us, asked.draining))
+    return _growing(asked, CsvSource(asked.stream, asked.directory, asked.start_us, asked.ends))
 
 
 def _jsonl(asked: _SourceRequest) -> Source:
-    return _growing(asked, JsonlSource(asked.stream, asked.directory, asked.start_us, asked.draining))
+    return _growing(asked, JsonlSource(asked.stream, asked.directory, asked.start_us, asked.ends))
 
 
 def _parquet(asked: _SourceRequest) -> Source:
@@ -76,7 +82,9 @@ def _parquet(asked: _SourceRequest) -> Source:
 
 
 def _growing(asked: _SourceRequest, files: TextSource | ParquetSource) -> Source:
-    """Returns the source that follows the files if the stream says so. A drain reads what is there."""
+    """Returns the source that follows or paces the files if the stream says so. A drain reads what is there."""
+    if not asked.draining and asked.stream.source.option("pace") is not None:
+        return PacedSource(asked.stream, files, asked.start_us)
     if asked.draining or not asked.stream.source.option("follow", False):
         return files
     return FollowedSource(asked.stream, asked.directory, files, asked.checkpoint)

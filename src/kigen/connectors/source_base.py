@@ -101,7 +101,7 @@ def checked(piece: Range, rows: Rows, file: str) -> Rows:
 def place_of_range(piece: Range) -> str:
     """Describes which part of a file the range is, for messages."""
     start, end = piece.start, piece.end
-    if "parts" in end:
+    if "index" in end:
         return f"records {start['index']} to {end['index']}"
     if "byte" in end:
         first = start["byte"] if start.get("file") == end.get("file") else 0

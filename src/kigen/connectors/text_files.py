@@ -63,7 +63,8 @@ class TextSource(Source):
         self.stream = stream
         self.timestamp = stream.timestamp
         self.ahead = Ahead.of_file(stream, started_us)
-        self.files = Files(path_of(owner, stream.source), directory, suffixes_of(stream.source))
+        by_time = stream.source.option("order") == "time"
+        self.files = Files(path_of(owner, stream.source), directory, suffixes_of(stream.source), by_time)
         self._row_bytes = 0.0
         self._draining = draining
         self._sizes: dict[str, int] = {}  # draining: the size of each file when it was first looked at

@@ -164,6 +164,8 @@ _MQTT_SOURCE = {"columns": OptionKind("places such as 'room = topic[1]'", _TEXT.
 _FOLLOWED = {
     "follow": OptionKind("TRUE or FALSE", lambda v: isinstance(v, bool), "true"),
     "order": _one_of("name", "time"),
+    "pace": OptionKind("a number above 0", _is_positive, "1"),
+    "pace_from": _INSTANTS,
 }
 
 _POSTGRES = {

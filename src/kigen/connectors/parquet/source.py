@@ -42,7 +42,8 @@ class ParquetSource(Source):
             )
         self.stream, self.timestamp = stream, stream.timestamp
         self.ahead = Ahead.of_file(stream, started_us)
-        self.files = Files(path_of(owner, stream.source), directory, suffixes_of(stream.source))
+        by_time = stream.source.option("order") == "time"
+        self.files = Files(path_of(owner, stream.source), directory, suffixes_of(stream.source), by_time)
         self._footers: dict[str, tuple[pq.FileMetaData, tuple[str, ...]]] = {}
         self._groups = RowGroups(self._decode, self._following)
         self._times: tuple[Group, pa.Table] | None = None  # timestamps of the last group that the driver looked at

@@ -78,9 +78,15 @@ def _time_clauses(source: Source, decl: StreamDecl, connector: Connector) -> lis
     if connector.option("order") is not None and not follows:
         hint = "write follow = true, or leave order out: files that are not followed go by name"
         errors.append(source.error(decl.name.span, f"order of stream {name} needs follow = true", hint))
-    if decl.shed is not None and (not spec.can_shed or follows):
+    paced = connector.option("pace") is not None
+    if paced and follows:
+        hint = "leave one of them out: pace is for recorded files, follow for files that grow"
+        errors.append(source.error(decl.name.span, f"stream {name} has both pace and follow", hint))
+    if connector.option("pace_from") is not None and not paced:
+        errors.append(source.error(decl.name.span, f"pace_from of stream {name} needs pace", "write pace = 1"))
+    if decl.shed is not None and (not spec.can_shed or follows or paced):
         hint = "write BUFFER n, which drops the oldest tuples, or a FIRM deadline"
-        which = "files with follow = true do" if follows else f"{spec.name} does"
+        which = f"files with {'follow' if follows else 'pace'} do" if follows or paced else f"{spec.name} does"
         message = f"SHED needs arrival times that a replay finds again, which {which} not have"
         errors.append(source.error(decl.name.span, message, hint))
     return errors

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# The live demo: a producer appends vehicles to a file, and the app prints what is true now. Ends after DEMO_SECONDS.
+set -eu
+cd "$(dirname "$0")/../.."
+seconds=${DEMO_SECONDS:-30}
+rm -rf examples/live/data
+.venv/bin/python examples/live/produce.py &
+producer=$!
+trap 'kill "$producer" 2>/dev/null || true' EXIT
+printf '$ kigen run examples/live/vehicles.cql --duration %ss\n' "$seconds"
+.venv/bin/kigen run examples/live/vehicles.cql --duration "${seconds}s"
+printf '\nThe same from Python: .venv/bin/python examples/live/live.py\n'

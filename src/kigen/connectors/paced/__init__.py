@@ -1,0 +1,1 @@
+"""Recorded files that come live: `pace = n` of csv, JSON lines and parquet."""
