@@ -1,0 +1,92 @@
+"""Runs Kafka to Kafka on a real broker: a run is killed, bad messages and new partitions come; each row is out once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "kafka"))
+
+from broker import Broker, running_broker
+
+APP = """
+CREATE STREAM cars (id BIGINT, speed DOUBLE, p BIGINT) ON ERROR SKIP
+  FROM kafka (brokers = '{brokers}', topic = 'cars', columns = 'p = partition');
+CREATE QUERY fast AS ISTREAM(SELECT id, p FROM cars [NOW] WHERE speed > 50)
+  INTO kafka (brokers = '{brokers}', topic = 'fast');
+CREATE QUERY counted AS SELECT p, COUNT(*) AS n FROM cars [UNBOUNDED] GROUP BY p
+  INTO kafka (brokers = '{brokers}', topic = 'counted', mode = 'upsert', key = 'p');
+"""
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "kigen.cli.main", "run", "app.cql", "--checkpoint", "state"]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+class Cars:
+    """Sends rows, and bad messages between them. Their time is the broker's: no row is late."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker, self.sent = broker, 0
+
+    def send(self, count: int, partitions: int) -> None:
+        self._producer = self._broker.producer()  # a new one knows all partitions
+        for n in range(self.sent, self.sent + count):
+            row = json.dumps({"id": n, "speed": n % 100}).encode()
+            self._producer.produce("cars", row, partition=n % partitions)
+            if n % 50 == 7:
+                self._producer.produce("cars", b"poison", partition=n % partitions)
+        self.sent += count
+        assert self._producer.flush(30) == 0
+
+
+def fast_ids(broker: Broker) -> list[int]:
+    return sorted(json.loads(value or b"{}")["id"] for _, value in broker.committed("fast"))
+
+
+def wait_for(broker: Broker, process: subprocess.Popen[str], count: int) -> None:
+    until = time.monotonic() + 120
+    while len(fast_ids(broker)) < count:
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < until, f"{len(fast_ids(broker))} of {count} rows"
+        time.sleep(0.5)
+
+
+def expected(cars: Cars) -> list[int]:
+    return [n for n in range(cars.sent) if n % 100 > 50]
+
+
+def end(process: subprocess.Popen[str], how: signal.Signals) -> None:
+    os.kill(process.pid, how)
+    process.communicate(timeout=60)
+
+
+def test_kafka_to_kafka(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "broker") as broker:
+        for topic in ("cars", "fast", "counted"):
+            broker.create(topic)
+        (tmp_path / "app.cql").write_text(APP.format(brokers=broker.address))
+        cars = Cars(broker)
+        cars.send(1_000, partitions=2)
+        process = start(tmp_path)
+        wait_for(broker, process, 100)
+        cars.send(1_000, partitions=2)
+        end(process, signal.SIGKILL)
+        broker.grow("cars", 3)
+        cars.send(999, partitions=3)
+        process = start(tmp_path)
+        wait_for(broker, process, len(expected(cars)))
+        time.sleep(5.0)
+        end(process, signal.SIGINT)
+        assert fast_ids(broker) == expected(cars)
+        newest: dict[bytes | None, Any] = dict(broker.committed("counted"))
+        counts = {key: json.loads(value)["n"] for key, value in newest.items()}
+        assert sum(counts.values()) == cars.sent
+        assert set(counts) == {b"0", b"1", b"2"}
