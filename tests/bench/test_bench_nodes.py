@@ -81,7 +81,7 @@ def test_every_combination_sees_the_same_tuples() -> None:
     assert late[0] < late[1] < late[2] < late[3], "the paper's order"
     free = in_virtual_time("ExistingAlloc", micro_batches("pack:overload=edf", 0.0), counts)
     dear = in_virtual_time("ExistingAlloc", micro_batches("pack:overload=edf", 3000.0), counts, 3000.0)
-    assert late[1] <= free <= dear, "a fixed cost makes more late, not less"
+    assert free <= dear, "a fixed cost makes more late, not less"
 
 
 def report(control: tuple[int, int, int], warning: tuple[int, int, int]) -> dict[str, Any]:

@@ -71,7 +71,23 @@ class TextFileSink(Sink):
                 "checkpoint"
             )
             raise InputError(message, self.path)
+        self._require_whole_line(keep)
         self._file = WrittenFile(self.path, keep)
+
+    def _require_whole_line(self, keep: int) -> None:
+        """Raises InputError if the file does not end with a line where the checkpoint says.
+
+        A power cut may leave zeros in bytes that were never synced.
+        """
+        with open(self.path, "rb") as file:
+            file.seek(max(0, keep - 1))
+            last = file.read(1)
+        if keep and last != b"\n":
+            message = (
+                f"its first {keep} bytes do not end with a whole line, as the checkpoint needs: a power cut has taken "
+                "what was not synced. Put the file back, or use a new checkpoint"
+            )
+            raise InputError(message, self.path)
 
     def write(self, table: pa.Table) -> None:
         assert self._file is not None, "open first"

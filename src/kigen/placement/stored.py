@@ -16,6 +16,8 @@ from kigen.placement.result import LinkLoad, NodeLoad, PlacedTask, Placement
 from kigen.plan.logical import App
 
 FORMAT = 1
+# Fields that plan nodes have got since, where they have no effect.
+_LATER_FIELDS = re.compile(r", (?:distinct=False, order=\(\), parameter=None, condition=None|bounds=False)(?=\))")
 _CLASS_PREFIX = re.compile(r"\bProblem(?=(?:Node|Link|Stream|Operator|Output)\()")
 
 
@@ -27,11 +29,12 @@ def fingerprint(app: App, planned: PlacedPlan, nodes: NodesFile, allocate: str) 
     """Returns a digest of the app and of everything that the placement depends on.
 
     Queues and states of another app are useless, so the app is part of it. Addresses are not: they may change. The
-    classes of a problem appear under the names that they had when the format was fixed, so that stored placements stay
-    valid.
+    classes of a problem appear under the names and with the fields that they had when the format was fixed, so that
+    stored placements stay valid.
     """
     speeds = [(n.name, n.speed) for n in nodes.nodes]
     text = _CLASS_PREFIX.sub("", repr((app.streams, app.queries, planned.problem, allocate, speeds)))
+    text = _LATER_FIELDS.sub("", text)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
