@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import zlib
 from abc import abstractmethod
 from collections.abc import Iterator
 
@@ -16,6 +17,15 @@ from kigen.connectors.encoding import Encoder, Encoding
 from kigen.connectors.sink_base import Sink, SinkPosition
 from kigen.connectors.source_base import InputError
 from kigen.durable import WrittenFile, make_directories, remove, sync_directory
+
+_TAIL_BYTES = 1 << 16
+
+
+def _tail(path: str, end: int) -> int:
+    """Returns a checksum of the last bytes before `end`."""
+    with open(path, "rb") as file:
+        file.seek(max(0, end - _TAIL_BYTES))
+        return zlib.crc32(file.read(min(end, _TAIL_BYTES)))
 
 
 class TextEncoder(Encoder):
@@ -71,23 +81,13 @@ class TextFileSink(Sink):
                 "checkpoint"
             )
             raise InputError(message, self.path)
-        self._require_whole_line(keep)
-        self._file = WrittenFile(self.path, keep)
-
-    def _require_whole_line(self, keep: int) -> None:
-        """Raises InputError if the file does not end with a line where the checkpoint says.
-
-        A power cut may leave zeros in bytes that were never synced.
-        """
-        with open(self.path, "rb") as file:
-            file.seek(max(0, keep - 1))
-            last = file.read(1)
-        if keep and last != b"\n":
+        if "tail" in position and _tail(self.path, keep) != position["tail"]:
             message = (
-                f"its first {keep} bytes do not end with a whole line, as the checkpoint needs: a power cut has taken "
-                "what was not synced. Put the file back, or use a new checkpoint"
+                f"the last of its first {keep} bytes are not those that were written: a power cut has taken what was "
+                "not synced (durability = process). Put the file back, or use a new checkpoint"
             )
             raise InputError(message, self.path)
+        self._file = WrittenFile(self.path, keep)
 
     def write(self, table: pa.Table) -> None:
         assert self._file is not None, "open first"
@@ -107,9 +107,11 @@ class TextFileSink(Sink):
 
     def commit(self) -> SinkPosition:
         assert self._file is not None, "open first"
-        if self.syncs:
-            self._file.sync()
-        return {"bytes": self._file.tell()}
+        reached = self._file.tell()
+        if not self.syncs:  # a power cut may leave zeros in bytes that were never synced
+            return {"bytes": reached, "tail": _tail(self.path, reached)}
+        self._file.sync()
+        return {"bytes": reached}
 
     def close(self) -> None:
         if self._file is not None:
