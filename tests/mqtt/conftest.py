@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from broker import Broker
+from mosquitto import Broker
 
 
 @pytest.fixture

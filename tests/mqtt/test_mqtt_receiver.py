@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from broker import Broker
+from mosquitto import Broker
 
 from kigen.connectors.mqtt.receiver import MqttReceiver
 from kigen.connectors.pushed import IngestQueue

@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "mqtt"))
 
-from broker import Broker
+from mosquitto import Broker
 
 from kigen.connectors import InputError
 from kigen.engine import Engine
