@@ -166,3 +166,16 @@ def test_births_deaths_and_marks_of_a_relation(now: int | None) -> None:
     assert told.column("_holder").to_pylist()[:3] == [5, NO_HOLDER, 3]
     marks = told.filter(is_watermark(told)).column("_arrived").to_pylist()
     assert marks == ([] if now is None else [30])
+
+
+def test_several_units_ahead_of_the_record_are_recognized(tmp_path: Path) -> None:
+    """A group of rounds is in the queue, and the run is killed before the sink records it."""
+    with queue_of(tmp_path) as queue:
+        for _ in range(2):
+            sink = LinkSink(STREAM, queue)
+            sink.open(None)
+            for value in (1, 2, 3):
+                sink.write(batch(value))
+                sink.end_round()
+            assert sink.commit() == {"unit": 2}
+            assert held(queue) == [1, None, 2, None, 3, None]

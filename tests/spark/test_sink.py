@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kigen.connectors import InputError, Sink, open_sink
+from kigen.connectors.csv.sink import CsvSink
 from kigen.plan.logical import App, Connector, Query, Scan, Window, WindowKind
 from kigen.plan.types import Column, Type
 from kigen.spark.operator import error_codec, result_rows
@@ -195,3 +196,29 @@ def test_rounds_that_a_power_cut_took_from_the_round_log_are_cut_off(tmp_path: P
     assert again._begin_lane(1, 0) == 2
     assert written(tmp_path) == [1, 2]
     again.close()
+
+
+class Rare(CsvSink):
+    """Commits at the end of an epoch only."""
+
+    commits_per_epoch = True
+
+
+def test_rounds_that_come_again_for_a_rare_output_are_counted_once(tmp_path: Path) -> None:
+    def opened() -> BatchSink:
+        spec = RunSpec(App((), (QUERY,)), "run", str(tmp_path / "ck"), str(tmp_path))
+        sink = BatchSink(spec, {"q": [("rare", Rare(str(tmp_path / "q.csv"), SCHEMA, False))]})
+        sink.open()
+        return sink
+
+    rounds_in(tmp_path, 1, 4)
+    first = opened()
+    first._take_rounds([delivered(1), delivered(2), delivered(3)])
+    first.close()
+    again = opened()
+    assert again._begin_lane(1, 0) == 0, "the output has nothing yet"
+    again._take_rounds([delivered(number) for number in (1, 2, 3, 4)])
+    again(closing(4), 0)
+    again.close()
+    assert written(tmp_path) == [1, 2, 3, 4]
+    assert (again.metrics.queries["q"].arrived, again.metrics.queries["q"].out) == (4, 4)

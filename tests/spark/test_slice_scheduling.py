@@ -214,7 +214,7 @@ def test_a_buffer_drops_for_the_queries_whose_slices_had_not_run(tmp_path: Path,
     dropped = [play.metrics.queries[f"q{i}"].dropped for i in range(4)]
     assert dropped == [sum(map(len, mine.values())) for mine in gone]
     assert dropped == sorted(dropped)
-    assert dropped[-1] > dropped[0] + 20, dropped
+    assert dropped[-1] >= dropped[0] + 20, dropped
     total = sum(source.total() or 0 for source in play.sources.values())
     assert [play.metrics.queries[f"q{i}"].arrived for i in range(4)] == [total] * 4
     for place, query in enumerate(play.spec.app.queries):

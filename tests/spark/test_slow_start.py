@@ -24,7 +24,8 @@ def made(queries: list[Query], monkeypatch: pytest.MonkeyPatch) -> pipeline.Pipe
     monkeypatch.setattr(pipeline, "_start", lambda *_: left.pop(0))
     monkeypatch.setattr(pipeline, "own_settings", lambda spark: spark)
     monkeypatch.setattr(pipeline, "encode_encoders", lambda _: "")
-    nothing: Any = type("Sink", (), {"encoders": lambda self: {}})()
+    monkeypatch.setattr(pipeline, "in_lanes", lambda spark, spec: spec)
+    nothing: Any = type("Sink", (), {"encoders": lambda self: {}, "align": lambda self: None, "lanes": 0})()
     return pipeline.Pipeline(nothing, nothing, nothing)
 
 

@@ -6,6 +6,7 @@ they start at `base`, or at the current directory.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -17,6 +18,7 @@ from kigen.plan import bind, load_app
 from kigen.plan.explain import explain as explain_plan
 from kigen.plan.logical import App
 
+_DECLARED = re.compile(r'CREATE STREAM "?(.*?)"? \(')  # as kigen.spark.dataframes writes it
 TEXT_NAME = "<text>"  # stands for the file name in errors of an app that was given as text
 
 
@@ -54,8 +56,11 @@ def read_app(
 
 
 def _with(text: str, streams: str) -> str:
-    """Appends declarations, so that lines of the text keep their numbers."""
-    return text if not streams else f"{text.rstrip().rstrip(';')};\n{streams}"
+    """Appends the declarations of streams that the text names, so that lines of the text keep their numbers."""
+    words = {word.lower() for word in re.findall(r"\w+", text)}
+    found = ((line, _DECLARED.match(line)) for line in streams.splitlines())
+    used = [line for line, name in found if name is None or name[1].lower() in words]
+    return text if not used else f"{text.rstrip().rstrip(';')};\n" + "\n".join(used)
 
 
 def _read_file(app: str | Path, output: str | Path | None, params: Mapping[str, Value] | None, streams: str) -> App:

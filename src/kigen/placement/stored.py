@@ -13,11 +13,10 @@ from typing import Any
 from kigen.placement.from_plan import PlacedPlan
 from kigen.placement.nodes_file.entries import NodesFile
 from kigen.placement.result import LinkLoad, NodeLoad, PlacedTask, Placement
+from kigen.plan.description import description
 from kigen.plan.logical import App
 
 FORMAT = 1
-# Fields that plan nodes have got since, where they have no effect.
-_LATER_FIELDS = re.compile(r", (?:distinct=False, order=\(\), parameter=None, condition=None|bounds=False)(?=\))")
 _CLASS_PREFIX = re.compile(r"\bProblem(?=(?:Node|Link|Stream|Operator|Output)\()")
 
 
@@ -33,8 +32,7 @@ def fingerprint(app: App, planned: PlacedPlan, nodes: NodesFile, allocate: str) 
     stored placements stay valid.
     """
     speeds = [(n.name, n.speed) for n in nodes.nodes]
-    text = _CLASS_PREFIX.sub("", repr((app.streams, app.queries, planned.problem, allocate, speeds)))
-    text = _LATER_FIELDS.sub("", text)
+    text = _CLASS_PREFIX.sub("", description((app.streams, app.queries, planned.problem, allocate, speeds)))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

@@ -22,6 +22,10 @@ _FILE = "lanes.json"
 SINGLE_SLOT_EPOCH_US = 1_000_000
 
 
+class TooFewSlots(RuntimeError):
+    """Spark cannot run all lanes of a checkpoint at once."""
+
+
 def slots(spark: SparkSession) -> int:
     """Returns how many tasks Spark runs at once."""
     context = spark.sparkContext
@@ -36,6 +40,11 @@ def in_lanes(spark: SparkSession, spec: RunSpec) -> RunSpec:
     path, checkpoint = Path(spec.checkpoint) / _FILE, Path(spec.checkpoint)
     if path.exists():
         lanes = int(json.loads(path.read_bytes())["lanes"])
+        if lanes > free:
+            raise TooFewSlots(
+                f"the checkpoint {checkpoint} has {lanes} lanes, and Spark runs {free} tasks at once: give Spark at "
+                f"least {lanes + 1} slots, or start from the beginning with a new checkpoint"
+            )
     elif (checkpoint / "spark" / "offsets").is_dir() or not spec.epoch_us:
         lanes = 0
     else:

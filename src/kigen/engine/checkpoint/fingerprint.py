@@ -16,6 +16,7 @@ import duckdb
 
 from kigen.durable import DamagedFile, replace
 from kigen.engine.checkpoint.formats import FORMAT, migrated
+from kigen.plan.description import description
 from kigen.plan.logical import App, Query, SourceStream
 
 _FILE = "app.json"
@@ -87,14 +88,14 @@ def _parts(declared: SourceStream | Query) -> dict[str, str]:
     """
     later = {
         name
-        for name in ("ahead_us", "idle_us", "error_into", "late_into", "also")
-        if getattr(declared, name, None) in (None, ())
+        for name in ("ahead_us", "idle_us", "table", "key", "refresh_us", "error_into", "late_into", "also")
+        if getattr(declared, name, None) in (None, (), False)
     }
     return {f.name: _digest(getattr(declared, f.name)) for f in fields(declared) if f.name not in {"name", *later}}
 
 
 def _digest(value: Any) -> str:
-    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
+    return hashlib.sha256(description(value).encode()).hexdigest()[:16]
 
 
 _CLAUSES = {

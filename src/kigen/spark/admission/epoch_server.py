@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from kigen.durable import replace
+from kigen.durable import DamagedFile, replace
 from kigen.spark.admission.lane import Lane, RoundDone, costs_file, deal, now_us
 from kigen.spark.admission.lane_moves import Move, plan_moves
 from kigen.spark.admission.offsets import LaneStart, Offset
@@ -28,6 +28,7 @@ from kigen.spark.spec import RunSpec
 GAP_US = 250_000.0  # first guess of the pause between two epochs
 LARGEST_EPOCH = 3_000_000  # tuples per lane: queues keep what an epoch has read, and a replay reads it again
 _REPORT_S = 0.5
+_TODO = "Restore it from a copy of the checkpoint, or start from the beginning with a new --checkpoint directory"
 _OVERTIME = 1.1  # an epoch ends after this share of its length, whatever waits
 _STARTING_S = 600.0  # for a worker to ask for its epoch
 
@@ -42,6 +43,7 @@ class EpochServer:
         self._attempts: list[int] = []  # newest attempt per lane in this epoch
         self._began: float | None = None  # when the first worker asked
         self._ending = self._failed = False
+        self._broken = False  # the run must end; the next one reads the round log
         self._moves: list[Move] = []  # at the end of this epoch
         self._gap_us, self._ended_at = GAP_US, 0.0
         self._reported = 0.0
@@ -87,6 +89,9 @@ class EpochServer:
         last: list[Round] = []
         for lane in self._lanes:  # the offset is from the start of its epoch
             entries, _ = round_log.read(round_log.path_of(self._spec.checkpoint, start.seq, lane.place))
+            if not entries or not entries[-1].last:
+                path = round_log.path_of(self._spec.checkpoint, start.seq, lane.place)
+                raise DamagedFile(str(path), "it has lost its end, though Spark has committed its epoch", _TODO)
             for entry in entries:
                 lane.pass_by(entry)
             last += entries[-1:]
@@ -122,7 +127,7 @@ class EpochServer:
         header, _ = wire.receive(connection)
         epoch, place, attempt = int(header["epoch"]), int(header["lane"]), int(header["attempt"])
         with self._lock:
-            if epoch != self._epoch or attempt < self._attempts[place]:
+            if self._broken or epoch != self._epoch or attempt < self._attempts[place]:
                 wire.send(connection, {"fenced": True})
                 return
             self._attempts[place] = attempt
@@ -130,8 +135,8 @@ class EpochServer:
                 self._began = time.monotonic()
                 if self._ended_at:
                     self._gap_us += 0.3 * ((self._began - self._ended_at) * 1e6 - self._gap_us)
-        lane = self._lanes[place]
         with self._locks[place]:
+            lane = self._lanes[place]
             wire.send(connection, {"rounds": [entry.to_json() for entry in lane.rounds]})
         while True:
             header, _ = wire.receive(connection)
@@ -139,8 +144,12 @@ class EpochServer:
                 self._ending = self._failed = True  # the other lanes end at once
                 return
             done = RoundDone(**header)
-            with self._scratch.recording_errors():
-                entry = self._next(lane, done, epoch, attempt)
+            try:
+                with self._scratch.recording_errors():
+                    entry = self._next(lane, done, epoch, attempt)
+            except Exception:
+                self._broken = True  # cursors may have moved over a round that is not logged
+                raise
             wire.send(connection, {"fenced": True} if entry is None else entry.to_json())
             if entry is None or entry.last:
                 return
@@ -148,10 +157,10 @@ class EpochServer:
     def _next(self, lane: Lane, done: RoundDone, epoch: int, attempt: int) -> Round | None:
         """Waits for the next round of a lane; None: a newer attempt has taken over."""
         while True:
-            if epoch != self._epoch or attempt != self._attempts[lane.place]:
-                return None
             at_us = now_us()
             with self._locks[lane.place]:
+                if epoch != self._epoch or attempt != self._attempts[lane.place]:
+                    return None
                 if self._ends(at_us) or self._failed:
                     self._ended_at = time.monotonic()
                     self._report(now=True)
@@ -183,8 +192,8 @@ class EpochServer:
         can_wait = length_us <= passed_us < _OVERTIME * length_us
         if can_wait and not all(lane.can_pause(at_us, self._gap_us) for lane in self._lanes):
             return False
-        work_us = [lane.work_us for lane in self._lanes]
-        self._moves = plan_moves(work_us, passed_us, lambda task, lane: self._lanes[lane].can_move(task))
+        if all(lane.can_reopen for lane in self._lanes):
+            self._moves = plan_moves([lane.work_us for lane in self._lanes], passed_us)
         return True
 
     def _report(self, now: bool = False) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kigen.connectors import LiveSource
+from kigen.connectors.synthetic.source import SyntheticSource
 from kigen.plan.estimates import DEFAULT_RATE, declared_rates
 from kigen.plan.tasks import Task
 from kigen.schedule.slices import ADMITTED_NAMES
@@ -117,9 +118,10 @@ class Lane:
         """Ends the epoch. The tasks in `moves` go on in other lanes."""
         return self._admit(Round(len(self.rounds) + 1, now_us, last=True, moves=moves or {}))
 
-    def can_move(self, task: str) -> bool:
-        """Whether a task reads live streams only. Lanes may be at different positions of a log."""
-        return not any(stream in self._logs for t in self.tasks if t.name == task for stream in t.streams)
+    @property
+    def can_reopen(self) -> bool:
+        """Whether the lane's sources can be opened again at no cost. Others would leave connections behind."""
+        return all(isinstance(source, SyntheticSource) and source.live for source in self._sources.values())
 
     def costs(self) -> dict[str, Any] | None:
         """Returns what the policy has learnt of costs."""

@@ -7,15 +7,13 @@ anew. Cost: a few passes over the tasks, once per epoch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 LEAST_DIFFERENCE = 0.1  # of the epoch's length
 _AT_ONCE = 3
 
 Move = tuple[str, int, int]  # task, its lane, its next lane
 
 
-def plan_moves(work_us: list[dict[str, float]], epoch_us: float, can_move: Callable[[str, int], bool]) -> list[Move]:
+def plan_moves(work_us: list[dict[str, float]], epoch_us: float) -> list[Move]:
     """Returns the moves after an epoch of this length. `work_us` has the time per task of each lane."""
     lanes = [dict(tasks) for tasks in work_us]
     moves: list[Move] = []
@@ -25,9 +23,7 @@ def plan_moves(work_us: list[dict[str, float]], epoch_us: float, can_move: Calla
         difference = loads[full] - loads[empty]
         moved = {task for task, *_ in moves}
         possible = {
-            task: took_us
-            for task, took_us in lanes[full].items()
-            if 0 < took_us < difference and task not in moved and can_move(task, full)
+            task: took_us for task, took_us in lanes[full].items() if 0 < took_us < difference and task not in moved
         }
         if difference < LEAST_DIFFERENCE * epoch_us or len(lanes[full]) < 2 or not possible:
             break

@@ -56,6 +56,8 @@ def run_lane(spec: RunSpec, payload: dict[str, Any], state: Any, encoders: Encod
                 state.update(loop.state.to_state(payload["epoch"]))
                 loop.keep()
                 return rows
+            except ConnectionError:
+                raise  # a process is gone: no fault of the input
             except (DeliveryFailed, *USER_ERRORS) as error:
                 with suppress(OSError):
                     wire.send(admission, {"failed": True})

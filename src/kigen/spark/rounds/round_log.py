@@ -35,7 +35,7 @@ class RoundLog:
         is_new = not path.exists()
         self.before, whole = read(path)
         self._file = WrittenFile(path, None if is_new else whole)
-        if sync and is_new:
+        if sync:
             sync_directory(path.parent)
 
     def append(self, entry: Round) -> None:

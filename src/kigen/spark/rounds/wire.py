@@ -13,6 +13,7 @@ import logging
 import os
 import secrets
 import threading
+import time
 from collections.abc import Callable, Sequence
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
@@ -22,6 +23,7 @@ from typing import Any
 from kigen.durable import replace
 
 LONGEST_BYTES = 1 << 30
+_AGAIN_S = 0.05
 KEY_FILE = "rounds.key"  # below the checkpoint, which all machines of Spark share
 Address = str | tuple[str, int]  # path of a Unix socket, or host and port
 Message = tuple[dict[str, Any], list[bytes]]
@@ -73,6 +75,8 @@ class Server:
     """Accepts connections and serves each one on a thread of its own."""
 
     def __init__(self, address: Address, key: bytes, serve: Callable[[Connection], None], name: str) -> None:
+        if isinstance(address, str):
+            Path(address).unlink(missing_ok=True)  # of a process that was killed
         self._listener = Listener(address, authkey=key, backlog=16)
         self.address: Address = self._listener.address
         self._serve, self._name, self._closed = serve, name, False
@@ -85,7 +89,10 @@ class Server:
             except (AuthenticationError, EOFError, ConnectionError):
                 continue  # somebody without the key
             except OSError:
-                return  # closed
+                if self._closed:
+                    return
+                time.sleep(_AGAIN_S)  # somebody who does not speak the protocol, or no file descriptor is left
+                continue
             threading.Thread(target=self._run, args=(connection,), name=self._name, daemon=True).start()
 
     def _run(self, connection: Connection) -> None:

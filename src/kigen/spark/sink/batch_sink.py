@@ -23,7 +23,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from kigen.connectors import Sink
-from kigen.durable import sync_file
+from kigen.durable import DamagedFile, sync_file
 from kigen.spark.links.link_sink import LinkSink
 from kigen.spark.operator import error_codec
 from kigen.spark.operator.outbox import Encoders
@@ -45,6 +45,7 @@ from kigen.spark.spec import RunSpec
 Outputs = dict[str, list[tuple[str, Sink]]]  # query -> (name of the output in the sink log, its sink)
 _DURABLE_AT_ONCE = 8  # outputs that are made durable in parallel
 _CLOSED = "the run has been stopped"
+_NEW_CHECKPOINT = "Restore the checkpoint from a copy, or start from the beginning with a new --checkpoint directory"
 ALL_ROUNDS = 1 << 62
 
 
@@ -189,6 +190,7 @@ class BatchSink:
                 self._write_row(row, out)
             self._commit(batch, self._notes if in_rounds else notes, named, None if in_rounds else out)
         else:  # its results were written before a restart: only the state had to be rebuilt
+            self._require_no_new_rounds(rows, batch)
             self._sync_spark_files()
             with self.lock:
                 self.record.chunks = named
@@ -323,7 +325,9 @@ class BatchSink:
                 sync_file(round_log.path_of(self._spec.checkpoint, self._epoch.batch + 1, lane))
         counted: dict[int, tuple[list[tuple[str, str]], dict[str, int]]] = {}
         for entry in fresh:
-            notes, out = counted.setdefault(entry.lane, ([], {}))
+            assert entry.number == self._epoch.lane(entry.lane).written + 1, f"round {entry.number} came too early"
+            known = entry.number <= self._epoch.lane(entry.lane).counted  # by an earlier process
+            notes, out = ([], {}) if known else counted.setdefault(entry.lane, ([], {}))
             for row in entry.rows:
                 self._write_row(row, out, partial(self._epoch.lacks, entry.number))
                 if row["kind"] == "step":
@@ -369,6 +373,7 @@ class BatchSink:
         if not records:
             return
         if not self._rounds.is_open:
+            self._sync_spark_files()  # inputs of the last epoch are trimmed from now on
             self._rounds.start([], self._spec.syncs)
         self._rounds.append(records, self._spec.syncs)
         for record in records:
@@ -386,6 +391,15 @@ class BatchSink:
                 about = json.loads(row["note"])
                 written = self._epoch.lane(about["lane"]).written
                 assert written == about["rounds"], f"lane {about['lane']} made {about['rounds']} rounds, {written} came"
+
+    def _require_no_new_rounds(self, rows: list[dict[str, Any]], batch: int) -> None:
+        """Raises DamagedFile if an epoch in the sink log got other rounds when it was made again."""
+        for row in rows:
+            if row["kind"] == "lane" and json.loads(row["note"])["rounds"] != ALL_ROUNDS:
+                path = round_log.path_of(self._spec.checkpoint, batch + 1, json.loads(row["note"])["lane"])
+                raise DamagedFile(
+                    str(path), "it has lost its end, though its epoch is in the sink log", _NEW_CHECKPOINT
+                )
 
     # --- files -----------------------------------------------------------------------------------------------------
 

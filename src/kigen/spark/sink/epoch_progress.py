@@ -16,6 +16,7 @@ class LaneProgress:
     """Rounds of one lane."""
 
     written: int = 0  # newest round that was given to the outputs
+    counted: int = 0  # newest round whose notes are in the metrics
     waiting: dict[str, int] = field(default_factory=dict)  # output -> its first round that is not durable yet
 
     @property
@@ -37,7 +38,8 @@ class EpochProgress:
 
     def restore(self, record: RoundRecord) -> None:
         """Takes over what an earlier process recorded. The lane's rounds after `has` come again."""
-        self.lane(record.lane).written = record.has
+        lane = self.lane(record.lane)
+        lane.written, lane.counted = record.has, max(lane.counted, record.last)
         self._durable |= record.rounds
 
     def is_new(self, lane: int, number: int) -> bool:

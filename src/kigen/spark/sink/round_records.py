@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kigen.durable import WrittenFile, make_directories, remove, sync_directory
+from kigen.durable import WrittenFile, make_directories, remove, replace
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,13 @@ class RoundRecords:
     def start(self, records: list[RoundRecord], sync: bool) -> None:
         """Begins the file anew with the records that hold."""
         make_directories(self._path.parent, sync)
-        self._file = WrittenFile(self._path)
-        self.append(records, sync)
-        if sync:
-            sync_directory(self._path.parent)
+        data = _lines(records)
+        replace(self._path, data, sync)
+        self._file = WrittenFile(self._path, len(data))
 
     def append(self, records: list[RoundRecord], sync: bool) -> None:
         assert self._file is not None, "start first"
-        texts = [json.dumps(record.__dict__).encode() for record in records]
-        self._file.write(b"".join(b"%08x %s\n" % (zlib.crc32(text), text) for text in texts))
+        self._file.write(_lines(records))
         if sync:
             self._file.sync()
 
@@ -85,3 +83,8 @@ class RoundRecords:
         """Removes the file: the sink log has the whole epoch."""
         self.close()
         remove(self._path)
+
+
+def _lines(records: list[RoundRecord]) -> bytes:
+    texts = [json.dumps(record.__dict__).encode() for record in records]
+    return b"".join(b"%08x %s\n" % (zlib.crc32(text), text) for text in texts)

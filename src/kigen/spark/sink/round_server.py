@@ -88,7 +88,7 @@ class RoundServer:
                 self._failed = True
             for delivered, connection in group:
                 answer = {"failed": True} if self._failed else {"recorded": delivered.number}
-                with suppress(OSError):  # the worker is gone
+                with suppress(Exception):  # the worker is gone
                     wire.send(connection, answer)
 
     def _take(self) -> list[tuple[DeliveredRound, Connection]] | None:
