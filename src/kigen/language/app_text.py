@@ -37,6 +37,8 @@ class Source:
     file: str = "<app>"
     tokens: list[Token] = field(default_factory=list)
     pieces: tuple[Piece, ...] = ()
+    # Functions that the app declares: from the name as users write it, in lower case, to the name in expressions.
+    functions: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def _piece_starts(self) -> list[int]:
@@ -60,6 +62,10 @@ class Source:
             return piece.source, (start, piece.span[1])
         inside = end.span[0] + span[1] - self._piece_starts[last] if end.copied else end.span[1]
         return piece.source, (start, inside)
+
+    def file_at(self, span: Span) -> str:
+        """Returns the file that a place of the text comes from."""
+        return self._origin(span)[0].file
 
     @cached_property
     def _line_starts(self) -> list[int]:

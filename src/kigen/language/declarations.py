@@ -11,6 +11,10 @@ from kigen.language.app_text import Source, Span
 from kigen.language.errors import CqlError
 
 OptionValue = str | int | float | bool
+TYPES_HINT = (
+    "write BOOLEAN, BIGINT, DOUBLE, STRING, TIMESTAMP, DATE, TIME, UUID, BLOB, DECIMAL(p, s), type[] or "
+    "STRUCT(name type, ...)"
+)
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,14 @@ class TableDecl:
 
 
 @dataclass(frozen=True)
+class FunctionDecl:
+    name: Name
+    parameters: tuple[ColumnDecl, ...]
+    returns: Name
+    target: Name  # 'module:function'
+
+
+@dataclass(frozen=True)
 class WindowDecl:
     """A window after a table name. `kind` is RANGE, ROWS, PARTITION, SESSION, UNTIL, NOW or UNBOUNDED; `size` is
     microseconds or rows. `partition` of an UNTIL window is its column. Stored in `meta["window"]` of the table."""
@@ -99,10 +111,12 @@ class QueryDecl:
     stream_op: StreamOpDecl | None = None
     into: ConnectorDecl | None = None
     view: bool = False  # runs only as part of the queries that read it
+    on_error_skip: bool = False
+    error_into: ConnectorDecl | None = None
 
 
 @dataclass
 class AppDecl:
     source: Source
-    statements: list[StreamDecl | TableDecl | QueryDecl] = field(default_factory=list)
+    statements: list[StreamDecl | TableDecl | FunctionDecl | QueryDecl] = field(default_factory=list)
     errors: list[CqlError] = field(default_factory=list)

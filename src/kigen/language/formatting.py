@@ -51,6 +51,10 @@ def _content(text: str, tokens: list[Token]) -> list[str]:
     for token in tokens:
         found += _comments(text[done : token.start])
         word = " ".join(_word(text, token).split())
+        if found and found[-1] == "$" and done == token.start:
+            found[-1] = f"${word}"
+            done = token.end + 1
+            continue
         found.append(word.upper() if set(word.upper().split()) <= _KEYWORDS | _HEADS else word)
         done = token.end + 1
     return [*found, *_comments(text[done:])]
@@ -124,7 +128,8 @@ class _Layout:
     def _token(self, token: Token, glued: bool) -> None:
         raw = _word(self.text, token)
         upper = " ".join(raw.upper().split())
-        quoted = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+        parameter = glued and self.lines[-1].endswith("$")  # its name may be that of a keyword, as in $limit
+        quoted = parameter or token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
         head = not quoted and not self._in_query and upper in _HEADS and self._kind in ("", "CREATE")
         word = upper if not quoted and (head or set(upper.split()) <= _KEYWORDS) and not self._names() else raw
         if self._breaks(upper, quoted):

@@ -1,4 +1,4 @@
-"""Parses the statements of an app file: CREATE STREAM, TABLE, VIEW and QUERY.
+"""Parses the statements of an app file: CREATE STREAM, TABLE, FUNCTION, VIEW and QUERY.
 
 Invariant: a clause appears at most once, and clauses may come in any order. Every error is a CqlSyntaxError at the
 exact token.
@@ -13,8 +13,10 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from kigen.language.declarations import (
+    TYPES_HINT,
     ColumnDecl,
     ConnectorDecl,
+    FunctionDecl,
     Name,
     OptionDecl,
     OptionValue,
@@ -27,14 +29,14 @@ from kigen.language.declarations import (
 from kigen.language.dialect import CqlBaseParser
 from kigen.language.errors import near
 
-STATEMENTS = ("STREAM", "TABLE", "VIEW", "QUERY")  # what CREATE may create
+STATEMENTS = ("STREAM", "TABLE", "FUNCTION", "VIEW", "QUERY")  # what CREATE may create
 STREAM_CLAUSES = ("TIMESTAMP BY", "FROM", "LATENESS", "IDLE", "AHEAD", "ON ERROR", "LATE INTO", "SHED ABOVE", "BUFFER")
 TABLE_CLAUSES = ("FROM", "KEY", "REFRESH EVERY")
-QUERY_CLAUSES = ("DEADLINE", "COST", "AS")
+QUERY_CLAUSES = ("DEADLINE", "COST", "ON ERROR", "AS")
 
 
 class CqlParser(CqlBaseParser):
-    def declaration(self) -> StreamDecl | TableDecl | QueryDecl:
+    def declaration(self) -> StreamDecl | TableDecl | FunctionDecl | QueryDecl:
         """Parses one statement and leaves the parser after it."""
         if self._match_text_seq("CREATE"):
             if self._match_text_seq("STREAM"):
@@ -45,8 +47,10 @@ class CqlParser(CqlBaseParser):
                 return self._query()
             if self._match_text_seq("VIEW"):
                 return self._view()
+            if self._match_text_seq("FUNCTION"):
+                return self._function()
         raise self.fail(
-            f"expected CREATE STREAM, TABLE, VIEW or QUERY, found {self.found()}", hint=self._statement_hint()
+            f"expected CREATE STREAM, TABLE, FUNCTION, VIEW or QUERY, found {self.found()}", hint=self._statement_hint()
         )
 
     def described(self) -> ConnectorDecl:
@@ -94,13 +98,31 @@ class CqlParser(CqlBaseParser):
 
     def _column(self) -> ColumnDecl:
         name = self.name("a column name")
-        span = self.here()
         if not self._curr or self._curr.token_type in (TokenType.COMMA, TokenType.R_PAREN):
-            raise self.fail(
-                f"column {name.text} needs a type", hint="write BOOLEAN, BIGINT, DOUBLE, STRING or TIMESTAMP"
-            )
+            raise self.fail(f"column {name.text} needs a type", hint=TYPES_HINT)
+        return ColumnDecl(name, self._named_type())
+
+    def _named_type(self) -> Name:
+        start = self.here()[0]
+        self._type()
+        span = (start, self._prev.end + 1)
+        return Name(self.sql[span[0] : span[1]], span)
+
+    def _type(self) -> None:
+        """Passes over a type: a name, perhaps with arguments in parentheses, and `[]` for each list around it."""
         self._advance()
-        return ColumnDecl(name, Name(self._prev.text, span))
+        if self._match(TokenType.L_PAREN, advance=False):
+            depth = 0
+            while self._curr:
+                depth += (self._curr.token_type == TokenType.L_PAREN) - (self._curr.token_type == TokenType.R_PAREN)
+                self._advance()
+                if not depth:
+                    break
+            else:
+                raise self.fail("a type ends with the statement", hint="write ) after its last part")
+        while self._match(TokenType.L_BRACKET):
+            if not self._match(TokenType.R_BRACKET):
+                raise self.fail(f"expected ], found {self.found()}", hint="write BIGINT[] for a list")
 
     def _on_error(self) -> tuple[bool, ConnectorDecl | None]:
         """Returns whether bad rows are skipped, and where they go."""
@@ -152,6 +174,23 @@ class CqlParser(CqlBaseParser):
         self._close("the columns of the key")
         return tuple(names)
 
+    # --- CREATE FUNCTION ------------------------------------------------------------------------------------------
+
+    def _function(self) -> FunctionDecl:
+        name = self.name("the name of the function")
+        parameters = self._columns("the parameters of the function, as in (x DOUBLE)")
+        hint = f"write CREATE FUNCTION {name.text}(x DOUBLE) RETURNS DOUBLE LANGUAGE PYTHON AS 'module:function'"
+        if not self._match_text_seq("RETURNS"):
+            raise self.fail(f"expected RETURNS and a type, found {self.found()}", hint=hint)
+        returns = self._named_type()
+        if not (self._match_text_seq("LANGUAGE") and self._match_text_seq("PYTHON")):
+            raise self.fail(f"expected LANGUAGE PYTHON, found {self.found()}", hint=hint)
+        if not self._match_text_seq("AS") or not self._curr or self._curr.token_type != TokenType.STRING:
+            raise self.fail(f"expected AS 'module:function', found {self.found()}", hint=hint)
+        target = Name(self._curr.text, self.here())
+        self._advance()
+        return FunctionDecl(name, parameters, returns, target)
+
     # --- CREATE QUERY ---------------------------------------------------------------------------------------------
 
     def _query(self) -> QueryDecl:
@@ -159,12 +198,29 @@ class CqlParser(CqlBaseParser):
         parsers: dict[str, tuple[str, Callable[[], Any]]] = {
             "DEADLINE": ("deadline", self._deadline),
             "COST": ("cost_us", self._cost),
+            "ON ERROR": ("on_error", self._on_error),
         }
         clauses = self._clauses(parsers, QUERY_CLAUSES, end="AS")
         deadline_us, firm = clauses.pop("deadline", (None, False))
         stream_op, body = self._body("write CREATE QUERY name [DEADLINE d] AS SELECT ...")
         into = self._connector() if self._match(TokenType.INTO) else None
-        return QueryDecl(name, body, deadline_us, firm, clauses.get("cost_us"), stream_op, into)
+        span = self.here()
+        if self._match_text_seq("ON", "ERROR"):  # also after INTO, as streams have it
+            if "on_error" in clauses:
+                raise self.fail("ON ERROR is given twice", span, "keep one of them")
+            clauses["on_error"] = self._on_error()
+        skips, error_into = clauses.get("on_error", (False, None))
+        return QueryDecl(
+            name,
+            body,
+            deadline_us,
+            firm,
+            clauses.get("cost_us"),
+            stream_op,
+            into,
+            on_error_skip=skips,
+            error_into=error_into,
+        )
 
     def _view(self) -> QueryDecl:
         name = self.name("the name of the view")

@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kigen.plan.binder.expressions.duckdb_types import DuckError, Types, describe, is_exact, kigen_type
+from kigen.plan.binder.expressions.duckdb_types import DuckError, Types, column_type, common_type, held, is_exact
 from kigen.plan.expressions.columns import all_of, bare, columns_of, moved, shown
 from kigen.plan.expressions.conditions import Compared, comparisons_of, parts_of
 from kigen.plan.logical import Comparison, Expr, Join, PlanNode, Project
 from kigen.plan.types import Schema, Type
 
-_NUMBERS = frozenset({Type.BIGINT, Type.DOUBLE})
 _ORDERED = frozenset({Type.BIGINT, Type.DOUBLE, Type.TIMESTAMP})
 
 
@@ -40,15 +39,12 @@ def join_of(left: PlanNode, right: PlanNode, keys: Sequence[tuple[Expr, Expr]], 
 
 def common(left: Expr, right: Expr) -> tuple[Expr, Expr] | None:
     """Returns both sides in one type if they can be compared as keys, else None."""
-    if left.type is right.type:
-        return left, right
-    if {left.type, right.type} <= _NUMBERS:
-        return as_double(left), as_double(right)
-    return None
+    kind = common_type(left.type, right.type)
+    return None if kind is None else (as_type(left, kind), as_type(right, kind))
 
 
-def as_double(expr: Expr) -> Expr:
-    return expr if expr.type is Type.DOUBLE else Expr(f"CAST({expr.sql} AS DOUBLE)", Type.DOUBLE, expr.text)
+def as_type(expr: Expr, kind: Type) -> Expr:
+    return expr if expr.type is kind else Expr(f"CAST({expr.sql} AS {kind.duckdb})", kind, expr.text)
 
 
 def with_columns(node: PlanNode, exprs: list[Expr]) -> tuple[PlanNode, tuple[int, ...]]:
@@ -91,12 +87,13 @@ def expression(sql: str, schema: Schema) -> Expr | None:
     if sql[:1] == "c" and sql[1:].isdigit():
         return bare(schema, int(sql[1:]))
     try:
-        kind, cast = kigen_type(describe(sql, types_of(schema)).type)
+        kind, cast = column_type(sql, types_of(schema))
     except DuckError:
         return None
     if kind is None:
         return None
-    return Expr(f"CAST({sql} AS {kind.duckdb})" if cast else sql, kind, shown(sql, schema))
+    text = held(sql, types_of(schema))
+    return Expr(f"CAST({text} AS {kind.duckdb})" if cast else text, kind, shown(sql, schema))
 
 
 def types_of(schema: Schema) -> Types:

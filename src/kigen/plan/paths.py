@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from kigen.plan.connector_specs import connector_named
+from kigen.plan.connectors.registry import connector_named
 from kigen.plan.dropped_rows import dropped_outputs
 from kigen.plan.logical import LINK, App, Connector
 

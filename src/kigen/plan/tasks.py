@@ -9,10 +9,13 @@ lack tuples that the others hold. Joins that differ only in their windows become
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from kigen.plan.logical import App, PlanNode, Query, Scan
 from kigen.plan.shared_joins.sharing import share_joins
+
+_NAME = "task"
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,8 @@ class Task:
     name: str
     queries: tuple[Query, ...]
     first_number: int = 0  # the operators' numbers begin after it
+    # All queries that the task began with, if some were dropped since: operators keep their numbers and columns.
+    former: tuple[Query, ...] = ()
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -29,10 +34,28 @@ class Task:
     def deadline_us(self) -> int | None:
         return min((q.deadline_us for q in self.queries if q.deadline_us is not None), default=None)
 
+    @property
+    def drop_us(self) -> int | None:
+        """Returns after how long a tuple is worthless to all queries, if that differs from the deadline."""
+        return max((q.drop_us for q in self.queries if q.drop_us is not None), default=None)
 
-def extract_tasks(app: App) -> tuple[Task, ...]:
+    def without(self, dropped: Iterable[str]) -> Task:
+        """Returns the task without these queries. The plans of the others, and their state, stay as they are."""
+        gone = set(dropped)
+        left = tuple(query for query in self.queries if query.name not in gone)
+        return self if left == self.queries else replace(self, queries=left, former=self.former or self.queries)
+
+
+def task_number(name: str) -> int:
+    """Returns the number in a task's name. No two tasks of a checkpoint ever have the same."""
+    return int(name.removeprefix(_NAME))
+
+
+def extract_tasks(app: App, first_task: int = 0) -> tuple[Task, ...]:
     """Groups the app's queries by shared sub-plans, in the order of their first query. Their plans are the ones that
-    run."""
+    run. An app on a checkpoint has its tasks already."""
+    if app.tasks:
+        return app.tasks
     groups: list[tuple[list[Query], set[PlanNode]]] = []
     for query in share_joins(app.queries) if app.sharing else app.queries:
         nodes = {n for n in query.root.walk() if not isinstance(n, Scan)}
@@ -49,7 +72,7 @@ def extract_tasks(app: App) -> tuple[Task, ...]:
     ordered.sort(key=lambda g: order[g[0].name])
     tasks, number = [], app.first_number
     for i, queries in enumerate(ordered):
-        tasks.append(Task(f"task{i}", tuple(queries), number))
+        tasks.append(Task(f"{_NAME}{first_task + i}", tuple(queries), number))
         if app.first_number:  # otherwise, numbers need to differ only within a task
             number += len({n for query in queries for n in query.root.walk()})
     return tuple(tasks)

@@ -9,23 +9,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from kigen.language import CqlErrors, QueryDecl, parse_app
-from kigen.language.declarations import AppDecl, TableDecl
+from kigen.language import CqlError, CqlErrors, QueryDecl, parse_app
+from kigen.language.declarations import AppDecl, FunctionDecl, TableDecl
 from kigen.language.expansion import Value
 from kigen.language.statements import STATEMENTS
 from kigen.plan.binder.bodies import bind_body
 from kigen.plan.binder.catalog import Catalog
 from kigen.plan.binder.expressions.binding import place_of
+from kigen.plan.binder.expressions.duckdb_types import declare
 from kigen.plan.binder.files import check_outputs
-from kigen.plan.binder.sinks import bind_sink, check_mode, mode_warnings
+from kigen.plan.binder.functions.declared import bind_function
+from kigen.plan.binder.sinks import bind_rows_sink, bind_sink, check_mode, mode_warnings
 from kigen.plan.binder.streams import bind_stream
 from kigen.plan.binder.tables import always_alive, bind_table
 from kigen.plan.costs import cost_warnings
 from kigen.plan.deadlines import deadline_warnings
 from kigen.plan.expressions.columns import bare
-from kigen.plan.logical import App, PlanNode, Project, Query, StreamKind, ToStream, Window
+from kigen.plan.logical import (
+    App,
+    Connector,
+    Function,
+    PlanNode,
+    Project,
+    Query,
+    SetApart,
+    StreamKind,
+    ToStream,
+    Window,
+    errors_name,
+)
 from kigen.plan.paths import bad_name
-from kigen.plan.rewrite import rewrite
+from kigen.plan.rewrite import rewrite, set_apart
 
 _OUR_COLUMNS = ("_from", "_to", "_at", "_op")
 
@@ -44,27 +58,65 @@ def bind(
     directory: str = ".",
     output: str | None = None,
     params: Mapping[str, Value] | None = None,
+    functions: tuple[Function, ...] = (),
 ) -> App:
-    """Binds the text of an app file; raises CqlErrors with all its errors."""
+    """Binds the text of an app file; raises CqlErrors with all its errors. `functions` are those that the program that
+    binds it has registered."""
     declared = parse_app(text, file_name, directory, params)
     catalog = Catalog(declared.source, _bind_query, list(declared.errors))
+    called = _functions(declared, catalog, directory, functions)
     streams = _declare(declared, catalog)
     bound_queries = {key: catalog.query(key) for key in catalog.declared}
     queries = [bound_queries[key] for key, decl in catalog.declared.items() if not decl.view]
     if catalog.errors:
         raise CqlErrors(catalog.errors)
-    bound = rewrite(tuple(q for q in queries if q is not None))
+    bound, failed = set_apart(rewrite(tuple(q for q in queries if q is not None)))
     costly = cost_warnings(bound, declared.source, catalog.rates)
     missed = deadline_warnings(declared, bound, catalog.rates)
     warnings = sorted([*costly, *mode_warnings(declared, bound), *missed], key=lambda found: (found.line, found.column))
-    app = App(tuple(catalog.streams[k] for k in streams), bound, directory, warnings=tuple(warnings))
+    app = App(
+        tuple(catalog.streams[k] for k in streams),
+        bound + failed,
+        directory,
+        functions=called,
+        warnings=tuple(warnings),
+        text=declared.source.text,
+    )
     check_outputs(declared, app, file_name, output)
     return app
+
+
+def _functions(
+    declared: AppDecl, catalog: Catalog, directory: str, registered: tuple[Function, ...]
+) -> tuple[Function, ...]:
+    """Makes functions known, so that expressions may call them. A statement goes before a function of the program."""
+    found = {function.name.lower(): function for function in registered}
+    written: dict[str, str] = {}
+    for statement in declared.statements:
+        if not isinstance(statement, FunctionDecl):
+            continue
+        try:
+            if statement.name.text.lower() in written:
+                first = written[statement.name.text.lower()]
+                hint = "give one of them another name"
+                raise declared.source.error(statement.name.span, f"function {first} is already declared", hint)
+            written[statement.name.text.lower()] = statement.name.text
+            found[statement.name.text.lower()] = bind_function(declared.source, statement, directory)
+        except CqlError as error:
+            catalog.errors.append(error)
+        except CqlErrors as errors:
+            catalog.errors += errors.errors
+    for key, function in found.items():
+        declare(function)
+        declared.source.functions[key] = function.call
+    return tuple(found.values())
 
 
 def _declare(declared: AppDecl, catalog: Catalog) -> list[str]:
     order: list[str] = []
     for statement in declared.statements:
+        if isinstance(statement, FunctionDecl):
+            continue
         name = statement.name
         key = name.text.lower()
         if key in catalog.names:
@@ -115,11 +167,22 @@ def _bind_query(catalog: Catalog, decl: QueryDecl) -> Query:
             raise catalog.source.error(span, message, f"give it another name, as in AS {name.strip('_')}_time")
     root = _named(relation.node, relation.names)
     _check_tables(catalog, decl, root)
+    if decl.on_error_skip:
+        root = SetApart(root, decl.name.text, _error_sink(catalog, decl))
     if decl.stream_op is not None:
         root = ToStream(root, StreamKind(decl.stream_op.kind), decl.stream_op.every_us)
     query = Query(decl.name.text, root, decl.deadline_us, decl.firm, decl.cost_us, into)
     check_mode(catalog.source, decl, query)
     return query
+
+
+def _error_sink(catalog: Catalog, decl: QueryDecl) -> Connector | None:
+    name = errors_name(decl.name.text)
+    if decl.error_into is not None and name.lower() in catalog.names:
+        hint = "give one of them another name"
+        message = f"ON ERROR INTO makes a query {name}, but {catalog.names[name.lower()]} is already declared"
+        raise catalog.source.error(decl.name.span, message, hint)
+    return bind_rows_sink(catalog.source, decl.error_into)
 
 
 def _check_tables(catalog: Catalog, decl: QueryDecl, root: PlanNode) -> None:

@@ -1,7 +1,7 @@
 """Binds the body of a query or subquery: a SELECT, or a set operation over two of them.
 
-Invariant: both inputs of a set operation have equal column types. Where one is BIGINT and the other DOUBLE, both become
-DOUBLE.
+Invariant: both inputs of a set operation have equal column types. Different numbers become the type in which DuckDB
+compares them, a DATE beside a TIMESTAMP becomes a TIMESTAMP.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from kigen.language.errors import CqlError, CqlErrors
 from kigen.plan.binder.catalog import AlreadyReported, Catalog
 from kigen.plan.binder.clauses import refuse_clauses
 from kigen.plan.binder.expressions.binding import place_of
+from kigen.plan.binder.expressions.duckdb_types import common_type
 from kigen.plan.binder.order import first_rows
 from kigen.plan.binder.scope import Relation
 from kigen.plan.binder.selects import SelectBinder
@@ -20,7 +21,7 @@ from kigen.plan.expressions.columns import bare
 from kigen.plan.logical import Distinct, Except, Expr, Intersect, PlanNode, Project, UnionAll
 from kigen.plan.types import Type
 
-_NUMBER_ORDER = (Type.BOOLEAN, Type.BIGINT, Type.DOUBLE)
+_NUMBERS = (Type.BIGINT, Type.DOUBLE)
 
 
 def bind_body(catalog: Catalog, node: exp.Expr) -> Relation:
@@ -110,9 +111,10 @@ def _common(left_node: PlanNode, i: int, left: Type, right_node: PlanNode, right
         return right
     if _is_null(right_node, i):
         return left
-    if left in _NUMBER_ORDER and right in _NUMBER_ORDER:
-        return max(left, right, key=_NUMBER_ORDER.index)
-    return None
+    for one, other in ((left, right), (right, left)):
+        if one is Type.BOOLEAN and other in _NUMBERS:
+            return other
+    return common_type(left, right)
 
 
 def _is_null(node: PlanNode, i: int) -> bool:

@@ -111,7 +111,9 @@ class Catalog:
                 raise self.source.error(
                     window.span, f"{stream.name} is a table, which takes no window", f"write FROM {stream.name}"
                 )
-            return Relation(Table(Scan(stream.name, stream.schema)), tuple(c.name for c in stream.schema))
+            return Relation(
+                Table(Scan(stream.name, stream.schema), stream.changes), tuple(c.name for c in stream.schema)
+            )
         if window is None:
             raise self._missing_window(stream.name, f"stream {stream.name}", span)
         return self._windowed(Scan(stream.name, stream.schema), window, bounds)
@@ -169,10 +171,3 @@ class Catalog:
         kept = () if kind is WindowKind.RANGE else tuple(dict.fromkeys(partition))
         made = Window(node, kind, window.size, window.slide_us, kept, window.span, bounds)
         return Relation(made, (*names, WINDOW_START, WINDOW_END) if bounds else names)
-
-
-def type_named(text: str) -> Type | None:
-    """Returns the type that a declaration names, also by its usual synonyms; None if there is none."""
-    synonyms = {"INT": "BIGINT", "INTEGER": "BIGINT", "BOOL": "BOOLEAN", "VARCHAR": "STRING", "TEXT": "STRING"}
-    name = synonyms.get(text.upper(), text.upper())
-    return Type(name) if name in Type.__members__ else None

@@ -9,7 +9,9 @@ from __future__ import annotations
 from kigen.language.app_text import Source
 from kigen.language.declarations import ConnectorDecl, OptionDecl
 from kigen.language.errors import CqlError, CqlErrors, near, suggest
-from kigen.plan.connector_specs import SINKS, ConnectorSpec, OptionKind, connector_named
+from kigen.plan.connectors.option_kinds import OptionKind
+from kigen.plan.connectors.registry import REGISTRY, BrokenPlugin, connector_named, names_for
+from kigen.plan.connectors.spec import ConnectorSpec, Place
 from kigen.plan.logical import Connector
 
 _Options = dict[str, tuple[str, OptionKind]]  # by lower-case name: how an option is spelt, and what it takes
@@ -18,14 +20,20 @@ _ANY = OptionKind("a value", lambda value: True, "'value'")
 
 
 def bind_connector(
-    source: Source, decl: ConnectorDecl, known: tuple[str, ...], columns: tuple[str, ...] = ()
+    source: Source,
+    decl: ConnectorDecl,
+    columns: tuple[str, ...] = (),
+    place: Place = "source",
 ) -> Connector:
-    """Checks a connector against `known`, those that fit its place. A stream gives its `columns`: a synthetic one may
-    describe them."""
-    spec = connector_named(decl.name.text)
-    if spec is None or spec.name not in known:
-        raise _unknown_connector(source, decl, spec, known)
-    allowed = _options(spec, columns, known is SINKS)
+    """Checks a connector as the source of a stream or table, or as a sink. A stream gives its `columns`: a synthetic
+    one may describe them."""
+    try:
+        spec = connector_named(decl.name.text)
+    except BrokenPlugin as broken:
+        raise source.error(decl.name.span, str(broken), "mend the package, or uninstall it") from broken
+    if spec is None or not spec.fits(place):
+        raise _unknown_connector(source, decl, spec, names_for(place))
+    allowed = _options(spec, columns, place)
     errors: list[CqlError] = []
     options: dict[str, object] = {}
     for option in decl.options:
@@ -57,12 +65,14 @@ def _unknown_connector(
     name = decl.name.text.lower()
     misspelt = spec is None and near(name, known) is not None
     hint = suggest(name, known, "connectors here") if misspelt else f"connectors here: {', '.join(known)}"
+    broken = REGISTRY.broken()
+    hint += f"; left out: {'; '.join(broken)}" if broken else ""
     return source.error(decl.name.span, f"unknown connector {decl.name.text}", hint)
 
 
-def _options(spec: ConnectorSpec, columns: tuple[str, ...], is_sink: bool) -> _Options:
+def _options(spec: ConnectorSpec, columns: tuple[str, ...], place: Place) -> _Options:
     described = {} if spec.column_kind is None else {c.lower(): (c, spec.column_kind) for c in columns}
-    own = spec.into_options if is_sink else spec.from_options
+    own = spec.options_in(place)
     return described | {key: (key, kind) for key, kind in own.items()}
 
 

@@ -6,8 +6,8 @@ import os
 
 from kigen.language import CqlErrors, QueryDecl
 from kigen.language.app_text import Span
-from kigen.language.declarations import AppDecl, ConnectorDecl, TableDecl
-from kigen.plan.logical import App
+from kigen.language.declarations import AppDecl, ConnectorDecl, FunctionDecl, TableDecl
+from kigen.plan.logical import App, errors_name
 from kigen.plan.paths import conflicts
 
 
@@ -30,7 +30,9 @@ def _places(declared: AppDecl) -> dict[str, Span]:
         elif isinstance(statement, QueryDecl):
             places[f"output {name.text}"] = name.span
             places[f"query {name.text}"] = _path(statement.into) or name.span
-        else:
+            for kind in ("query", "output"):
+                places[f"{kind} {errors_name(name.text)}"] = _path(statement.error_into) or name.span
+        elif not isinstance(statement, FunctionDecl):
             shed = None if statement.shed is None else statement.shed.into
             for kind, into in (("shed", shed), ("errors", statement.error_into), ("late", statement.late_into)):
                 places[f"{kind} {name.text}"] = _path(into) or name.span

@@ -23,10 +23,13 @@ _LEAST: dict[type[exp.Expr], int] = {exp.LTE: 0, exp.LT: 1, exp.EQ: 0}  # what Q
 
 
 def first_rows(catalog: Catalog, node: exp.Expr, relation: Relation) -> Relation:
-    """Applies the QUALIFY, ORDER BY, LIMIT and OFFSET of a SELECT, a set operation or a sub-query to its relation."""
-    if node.args.get("qualify") is not None:
-        relation = _Order(catalog.source, node, relation).qualified(node.args["qualify"].this)
+    """Applies the ORDER BY, LIMIT and OFFSET of a SELECT, a set operation or a sub-query to its relation."""
     return _Order(catalog.source, node, relation).bind()
+
+
+def first_of_groups(source: Source, select: exp.Select, relation: Relation) -> Relation:
+    """Applies a QUALIFY that takes the first rows of each group (kigen.plan.binder.over.qualify)."""
+    return _Order(source, select, relation).qualified(select.args["qualify"].this)
 
 
 class _Order:
@@ -51,19 +54,7 @@ class _Order:
 
     def qualified(self, condition: exp.Expr) -> Relation:
         """Applies QUALIFY ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) <= n: the first n rows of each group."""
-        window = condition.this
-        least = _LEAST.get(type(condition))
-        if (
-            least is None
-            or not isinstance(window, exp.Window)
-            or not isinstance(window.this, exp.RowNumber)
-            or window.args.get("spec") is not None
-            or window.args.get("order") is None
-            or self.node.args.get("distinct") is not None
-        ):
-            hint = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) <= n, without DISTINCT"
-            message = "QUALIFY takes the first rows of each group only"
-            raise self._error(place_of(self.source, condition), message, hint)
+        window, least = condition.this, _LEAST[type(condition)]
         number = self._number(condition, "ROW_NUMBER() <=", 1 + least) - least
         if isinstance(condition, exp.EQ) and number > 1:
             return self._top(1, number - 1, window.args.get("partition_by") or [], window.args["order"].expressions)

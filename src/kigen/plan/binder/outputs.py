@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from kigen.language.app_text import Span
 from kigen.plan.logical import Expr, PlanNode, Project
+
+
+@dataclass
+class Item:
+    """A select item: an expression, or one of the columns that * stands for."""
+
+    node: exp.Expr | None
+    span: Span
+    name: str | None
+    position: int | None = None
 
 
 def project(node: PlanNode, exprs: list[Expr], names: tuple[str, ...]) -> PlanNode:

@@ -82,6 +82,10 @@ class Scope:
     def names(self) -> tuple[str, ...]:
         return tuple(n for i in self.inputs for n in i.relation.names)
 
+    def positions(self) -> list[int]:
+        """Returns the columns that break ties where an order decides: all but the values of sub-queries."""
+        return [position for position in range(len(self.types)) if position not in self.hidden]
+
     def input_of(self, position: int) -> int:
         return max(k for k, i in enumerate(self.inputs) if i.offset <= position and i.relation.names)
 

@@ -8,7 +8,7 @@ from kigen.language.app_text import Source, Span
 from kigen.language.declarations import AppDecl, ConnectorDecl, QueryDecl
 from kigen.language.errors import CqlWarning, suggest
 from kigen.plan.binder.connectors import bind_connector
-from kigen.plan.connector_specs import CONNECTORS, SINKS
+from kigen.plan.connectors.registry import spec_of
 from kigen.plan.logical import LINES, Connector, Filter, PlanNode, Project, Query, Window, WindowKind
 
 _BY_KEY = ("upsert", "current")
@@ -16,7 +16,7 @@ _NULL = re.compile(r"(try_)?(cast)?\(*null\)*(as\w+\))?(::\w+)?", re.IGNORECASE)
 
 
 def bind_sink(source: Source, decl: ConnectorDecl | None) -> Connector | None:
-    return None if decl is None else bind_connector(source, decl, SINKS)
+    return None if decl is None else bind_connector(source, decl, place="sink")
 
 
 def bind_rows_sink(source: Source, decl: ConnectorDecl | None) -> Connector | None:
@@ -40,7 +40,7 @@ def check_mode(source: Source, decl: QueryDecl, query: Query) -> None:
     key = query.into.option("key")
     if query.mode not in _BY_KEY:
         if key is not None:
-            modes = " or ".join(f"mode = '{mode}'" for mode in CONNECTORS[query.into.name].modes if mode in _BY_KEY)
+            modes = " or ".join(f"mode = '{mode}'" for mode in spec_of(query.into.name).modes if mode in _BY_KEY)
             message = f"key has no meaning with mode '{query.mode}'"
             raise source.error(_span(decl.into, "key"), message, f"leave it out, or add {modes}")
         return
@@ -86,7 +86,7 @@ def mode_warnings(declared: AppDecl, queries: tuple[Query, ...]) -> list[CqlWarn
             f"query {query.name} has a deadline, but mode 'append' writes a row only when its death is known, however "
             "long it lives"
         )
-        modes = [mode for mode in CONNECTORS[query.into.name].modes if mode != "append"]
+        modes = [mode for mode in spec_of(query.into.name).modes if mode != "append"]
         hint = " or ".join([*(f"mode = '{mode}'" for mode in modes), "ISTREAM(...)"])
         found.append(declared.source.warning(into.name.span, message, f"to learn of rows at their birth, write {hint}"))
     return found

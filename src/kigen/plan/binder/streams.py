@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from kigen.language.app_text import Source
-from kigen.language.declarations import ConnectorDecl, ShedDecl, StreamDecl
+from kigen.language.declarations import TYPES_HINT, ConnectorDecl, ShedDecl, StreamDecl
 from kigen.language.errors import CqlError, CqlErrors, suggest
-from kigen.plan.binder.catalog import type_named
 from kigen.plan.binder.connectors import bind_connector
 from kigen.plan.binder.expressions.binding import resolve, typed
 from kigen.plan.binder.scope import Relation, Scope
 from kigen.plan.binder.sinks import bind_rows_sink
-from kigen.plan.connector_specs import CONNECTORS, SOURCES
-from kigen.plan.logical import Connector, Scan, Shed, SourceStream
-from kigen.plan.types import Column, Schema, Type
+from kigen.plan.connectors.registry import REGISTRY, spec_of
+from kigen.plan.logical import Connector, Scan, Shed, SourceStream, calls_python
+from kigen.plan.type_texts import declared_type
+from kigen.plan.types import PLAIN_TYPES, Column, Schema, Type
 
 
 def bind_stream(source: Source, decl: StreamDecl) -> SourceStream:
@@ -69,10 +69,10 @@ def _rows_sink(source: Source, decl: ConnectorDecl | None, errors: list[CqlError
 def _time_clauses(source: Source, decl: StreamDecl, connector: Connector) -> list[CqlError]:
     """Returns what is wrong with clauses that only some connectors can follow."""
     errors: list[CqlError] = []
-    spec, name = CONNECTORS[connector.name], decl.name.text
+    spec, name = spec_of(connector.name), decl.name.text
     follows = bool(connector.option("follow", False))
     if decl.idle_us is not None and not spec.has_partitions and not follows:
-        partitioned = ", ".join(c.name for c in CONNECTORS.values() if c.has_partitions)
+        partitioned = ", ".join(c.name for c in REGISTRY.all() if c.has_partitions)
         hint = f"leave IDLE out: only {partitioned} and files with follow = true have it"
         errors.append(source.error(decl.name.span, f"stream {name} has no partitions that could be idle", hint))
     if connector.option("order") is not None and not follows:
@@ -96,9 +96,10 @@ def bind_schema(source: Source, decl: StreamDecl, errors: list[CqlError]) -> Sch
     """Returns the columns of a declaration; adds what is wrong with them to `errors`."""
     columns: list[Column] = []
     for column in decl.columns:
-        kind = type_named(column.type.text)
+        kind = declared_type(column.type.text)
         if kind is None:
-            hint = suggest(column.type.text, [t.value for t in Type], "types")
+            known = [t.value for t in PLAIN_TYPES]
+            hint = suggest(column.type.text, known, "types") if column.type.text.isidentifier() else TYPES_HINT
             errors.append(source.error(column.type.span, f"unknown type {column.type.text}", hint))
         elif any(c.name.lower() == column.name.text.lower() for c in columns):
             errors.append(
@@ -138,22 +139,19 @@ def _source(source: Source, decl: StreamDecl, schema: Schema, errors: list[CqlEr
         errors.append(source.error(decl.name.span, f"stream {decl.name.text} has no FROM", hint))
         return None
     try:
-        connector = bind_connector(source, decl.source, SOURCES, tuple(c.name.text for c in decl.columns))
+        connector = bind_connector(source, decl.source, tuple(c.name.text for c in decl.columns))
     except CqlError as error:
         errors.append(error)
         return None
     except CqlErrors as found:
         errors += found.errors
         return None
-    if CONNECTORS[connector.name].suffixes and decl.timestamp is None:
+    if spec_of(connector.name).suffixes and decl.timestamp is None:
         stamps = [c.name for c in schema if c.type is Type.TIMESTAMP]
         hint = (
             f"write TIMESTAMP BY {stamps[0]}" if stamps else "declare a TIMESTAMP column and name it with TIMESTAMP BY"
         )
         errors.append(source.error(decl.name.span, f"stream {decl.name.text} reads files and needs TIMESTAMP BY", hint))
-    if CONNECTORS[connector.name].is_pushed and decl.shed is not None:
-        hint = "write BUFFER n: a sender is told to wait while n tuples wait"
-        errors.append(source.error(decl.name.span, f"stream {decl.name.text} is pushed and cannot SHED", hint))
     return connector
 
 
@@ -164,8 +162,10 @@ def _shed(source: Source, name: str, decl: ShedDecl, schema: Schema) -> Shed:
         scope.add(name, Relation(Scan(name, schema), tuple(c.name for c in schema)), name, (0, 1))
         term = resolve(scope, decl.by, clause="SHED")
         by = typed(term, scope.types)
-        if by.type is Type.STRING:
-            raise source.error(
-                term.span, "SHED BY needs a value that can be ranked, got STRING", "write a number, as in BY speed"
-            )
+        if calls_python(by.sql):
+            hint = "SHED is decided before tuples reach the workers: write an expression without it"
+            raise source.error(term.span, "a function of the app cannot be used in SHED", hint)
+        if by.type not in (Type.BOOLEAN, Type.BIGINT, Type.DOUBLE, Type.TIMESTAMP) and not by.type.is_decimal:
+            message = f"SHED BY needs a value that can be ranked, got {by.type}"
+            raise source.error(term.span, message, "write a number, as in BY speed")
     return Shed(decl.above_per_second, by, bind_rows_sink(source, decl.into))

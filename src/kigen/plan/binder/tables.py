@@ -21,8 +21,6 @@ from kigen.plan.logical import (
 )
 from kigen.plan.types import Schema
 
-TABLE_SOURCES = ("csv", "jsonl", "parquet")
-
 
 def bind_table(source: Source, decl: TableDecl) -> SourceStream:
     """Returns the table; raises CqlErrors with everything that is wrong in its statement."""
@@ -41,13 +39,17 @@ def _source(source: Source, decl: TableDecl, errors: list[CqlError]) -> Connecto
         errors.append(source.error(decl.name.span, f"table {decl.name.text} has no FROM", hint))
         return None
     try:
-        connector = bind_connector(source, decl.source, TABLE_SOURCES, ())
+        connector = bind_connector(source, decl.source, place="table")
     except CqlError as error:
         errors.append(error)
         return None
     except CqlErrors as found:
         errors += found.errors
         return None
+    if connector.name == "kafka" and connector.option("mode") is None:
+        message = f"table {decl.name.text} from kafka needs mode = 'upsert'"
+        hint = "add mode = 'upsert': the newest message of each key is a row of the table"
+        errors.append(source.error(decl.source.name.span, message, hint))
     return connector
 
 

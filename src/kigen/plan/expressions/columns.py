@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from kigen.plan.logical import Expr
+from kigen.plan.logical import Expr, with_own_names
 from kigen.plan.types import Schema, Type
 
 _COLUMN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\bc(\d+)\b""")
@@ -54,7 +54,7 @@ def substituted(expr: Expr, exprs: Sequence[Expr], schema: Schema) -> Expr:
 
 def shown(sql: str, schema: Schema) -> str:
     """Returns the text with the names of columns, for people."""
-    return with_columns_replaced(sql, lambda c: schema[c].name)
+    return with_own_names(with_columns_replaced(sql, lambda c: schema[c].name))
 
 
 def _operand(expr: Expr) -> str:

@@ -8,12 +8,15 @@ raise. Cost: tokenizing the text; a CAST also asks DuckDB for the type of its op
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kigen.plan.binder.expressions.duckdb_types import DuckError, Types, describe, functions
 from kigen.plan.expressions.conditions import closing_parenthesis, tokens_of
+from kigen.plan.logical import calls_python
+from kigen.plan.types import Type
 
 _SAFE = frozenset({
     "abs", "lower", "upper", "length", "strlen", "coalesce", "nullif", "ifnull", "greatest", "least", "trim", "ltrim",
@@ -51,7 +54,7 @@ def _risky(sql: str, tokens: tuple[Token, ...], i: int, types: Types) -> bool:
     name = token.text.lower()
     if name == "cast" and called:
         return _cast_may_fail(sql, tokens, i + 1, types)
-    return called and name in functions() and name not in _SAFE
+    return called and (calls_python(name) or (name in functions() and name not in _SAFE))
 
 
 def _is_divisor(behind: tuple[Token, ...]) -> bool:
@@ -74,6 +77,9 @@ def _cast_may_fail(sql: str, tokens: tuple[Token, ...], start: int, types: Types
     wanted = tokens[end - 1].text.lower()
     if wanted in _TEXT:
         return False
+    column = tokens[start + 1].text
+    if wanted == "uuid" and end - start == 4 and re.fullmatch(r"c\d+", column):  # of text that was a UUID before
+        return types[int(column[1:])] is not Type.UUID
     allowed = {"double": _DOUBLES, "bigint": _NUMBERS, "boolean": frozenset({"BOOLEAN", "BIGINT"})}.get(wanted)
     if allowed is None:
         return True

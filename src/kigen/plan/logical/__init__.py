@@ -5,8 +5,12 @@ resolved every name. An expression is text that DuckDB evaluates over those posi
 """
 
 from kigen.plan.logical.app import CHANGES, LINES, LINK, UPSERTS, App, Connector, Query, Shed, SourceStream, columns_of
+from kigen.plan.logical.clocked import Clocked
+from kigen.plan.logical.functions import Function, calls_python, own_calls, with_own_names
 from kigen.plan.logical.node import BinaryNode, PlanNode, UnaryNode
+from kigen.plan.logical.over import Over, OverCall, OverFunc
 from kigen.plan.logical.relational import Aggregate, Filter, Join, Project
+from kigen.plan.logical.set_apart import SetApart, errors_name
 from kigen.plan.logical.sets import Distinct, Except, Intersect, Matching, OuterJoin, UnionAll
 from kigen.plan.logical.single_row import SingleRow
 from kigen.plan.logical.streams import (
@@ -20,14 +24,16 @@ from kigen.plan.logical.streams import (
     Window,
     WindowKind,
 )
-from kigen.plan.logical.terms import BIRTH, Agg, AggFunc, Comparison, Expr, Place, SortKey
+from kigen.plan.logical.terms import BIRTH, NULL_ON_OVERFLOW, Agg, AggFunc, Comparison, Expr, Place, SortKey
 from kigen.plan.logical.top import TopN
+from kigen.plan.logical.unnest import Unnest
 
 __all__ = [
     "BIRTH",
     "CHANGES",
     "LINES",
     "LINK",
+    "NULL_ON_OVERFLOW",
     "UPSERTS",
     "WINDOW_END",
     "WINDOW_START",
@@ -36,22 +42,28 @@ __all__ = [
     "Aggregate",
     "App",
     "BinaryNode",
+    "Clocked",
     "Comparison",
     "Connector",
     "Distinct",
     "Except",
     "Expr",
     "Filter",
+    "Function",
     "Intersect",
     "Join",
     "Matching",
     "OuterJoin",
+    "Over",
+    "OverCall",
+    "OverFunc",
     "Place",
     "PlanNode",
     "Project",
     "Query",
     "Received",
     "Scan",
+    "SetApart",
     "Shed",
     "SingleRow",
     "SortKey",
@@ -62,7 +74,12 @@ __all__ = [
     "TopN",
     "UnaryNode",
     "UnionAll",
+    "Unnest",
     "Window",
     "WindowKind",
+    "calls_python",
     "columns_of",
+    "errors_name",
+    "own_calls",
+    "with_own_names",
 ]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kigen.language.errors import CqlWarning
+from kigen.plan.logical.functions import Function
 from kigen.plan.logical.node import PlanNode
 from kigen.plan.logical.streams import Scan
 from kigen.plan.logical.terms import Expr
 from kigen.plan.types import Schema
+
+if TYPE_CHECKING:
+    from kigen.plan.tasks import Task
 
 LINK = "link"  # the connector between nodes; app files cannot name it
 LINES, CHANGES, UPSERTS = "lines", "changes", "upserts"  # what a query can give (kigen.lifetimes.results)
@@ -62,11 +66,21 @@ class SourceStream:
     refresh_us: int | None = None  # of a table
     error_into: Connector | None = None  # of ON ERROR INTO
     late_into: Connector | None = None  # of LATE INTO
+    # Of a stream that a change of the app made for the queries that it added: it reads what another stream reads, from
+    # another place on, without the tuples before `since_us`.
+    copy_of: str | None = None
+    since_us: int | None = None
+    added_by: int = field(default=0, compare=False)  # number of the change that added it
+
+    @property
+    def changes(self) -> bool:
+        """Returns whether it is a table that may have other rows later: by REFRESH, or because it is a changelog."""
+        return self.table and (self.refresh_us is not None or self.source.name == "kafka")
 
     def __repr__(self) -> str:
         """Keeps the class's first name: a stored placement is recognized by a digest of this text. A clause that older
         versions did not have is left out if the stream does not use it."""
-        later = {f.name for f in fields(self)[9:] if getattr(self, f.name) == f.default}
+        later = {f.name for f in fields(self)[9:] if getattr(self, f.name) == f.default or not f.compare}
         values = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.name not in later)
         return f"Stream({values})"
 
@@ -81,17 +95,20 @@ class Query:
     into: Connector | None = None
     level: int = 0  # of a node's own queries: the most links that lie below it
     also: tuple[str, ...] = field(default=(), repr=False)  # what a run gives beside what INTO takes
+    added_by: int = field(default=0, repr=False, compare=False)  # number of the change that added it
+    # FIRM, of what a node sends: after so long a tuple cannot be in time at its last node. None: after the deadline.
+    drop_us: int | None = field(default=None, repr=False)
 
     @property
     def schema(self) -> Schema:
         return self.root.schema
 
     @property
-    def sharing_group(self) -> tuple[int | None, int]:
+    def sharing_group(self) -> tuple[int | None, int | None, int]:
         """Returns the group of queries that this query may share state with: queries of different groups share nothing.
         A query with a FIRM deadline may lack tuples that others hold. A task would wait for itself if a query of a
         higher level waited for what another node computes from the results of a lower one."""
-        return self.deadline_us if self.firm else None, self.level
+        return *((self.deadline_us, self.drop_us) if self.firm else (None, None)), self.level
 
     @property
     def sent(self) -> bool:
@@ -131,7 +148,11 @@ class App:
     replicated: bool = False  # another replica computes the same: order of rows and holders must be the same
     secret: int = field(default=0, repr=False)  # salts the hashes of keys, so that nobody can craft rows that collide
     sharing: bool = True  # whether joins that differ in their windows share work; off only to measure its effect
+    functions: tuple[Function, ...] = field(default=(), repr=False)  # expressions name them with their digests
     warnings: tuple[CqlWarning, ...] = field(default=(), compare=False, repr=False)
+    text: str = field(default="", compare=False, repr=False)  # with included files and values of parameters
+    # The tasks that run, with their plans, of an app on a checkpoint; empty: as `extract_tasks` groups the queries.
+    tasks: tuple[Task, ...] = field(default=(), compare=False, repr=False)
 
     def stream(self, name: str) -> SourceStream:
         return next(s for s in self.streams if s.name == name)

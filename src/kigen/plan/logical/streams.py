@@ -67,7 +67,10 @@ class Received(Scan):
 
 @dataclass(frozen=True)
 class Table(UnaryNode):
-    """The rows of a table, which are alive at all times. The child is its Scan."""
+    """The rows of a table. Its first version is alive at all times; with `changes` there may be later ones. The child
+    is its Scan."""
+
+    changes: bool = field(default=False, repr=False)  # the stream's own clauses say it
 
     def label(self) -> str:
         return f"rows of table {self.child.stream}" if isinstance(self.child, Scan) else "rows of a table"

@@ -42,8 +42,10 @@ class AggFunc(Enum):
     FIRST = "FIRST"
     LAST = "LAST"
     STRING_AGG = "STRING_AGG"
+    LIST = "LIST"
 
 
+NULL_ON_OVERFLOW = "NULL on overflow"  # parameter of a SUM that does not fail
 BIRTH = -1  # in place of a column: the instant at which a row was born
 
 
@@ -65,11 +67,11 @@ class Agg:
     # of the result: COUNT BIGINT; SUM BIGINT or DOUBLE like its argument; AVG DOUBLE; MIN, MAX like the argument
     type: Type
     distinct: bool = False  # each different value counts once: COUNT, SUM, AVG, STDDEV, VARIANCE
-    # Complete order of the tuples, for FIRST, LAST, STRING_AGG, ARG_MIN and ARG_MAX (whose first key is their second
-    # argument).
+    # Complete order of the tuples, for FIRST, LAST, STRING_AGG, LIST, ARG_MIN and ARG_MAX (whose first key is their
+    # second argument).
     order: tuple[SortKey, ...] = ()
-    parameter: float | str | None = None  # fraction of QUANTILE, separator of STRING_AGG
-    condition: int | None = None  # BOOLEAN child column that a tuple of FIRST or LAST must satisfy
+    parameter: float | str | None = None  # fraction of QUANTILE, separator of STRING_AGG, NULL_ON_OVERFLOW
+    condition: int | None = None  # BOOLEAN child column that a tuple of FIRST, LAST or LIST must satisfy
 
     @property
     def columns(self) -> frozenset[int]:

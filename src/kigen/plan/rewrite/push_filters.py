@@ -6,6 +6,7 @@ aggregates and set operations.
 | Filter | always |
 | Project | with its expressions in place of its columns, if the condition still cannot raise |
 | Join | into the side that it reads, and through equal keys into the other side |
+| Unnest | if it does not read the element |
 | Aggregate | if there are keys and it reads only keys |
 | Distinct, UnionAll, Except, Intersect | into every input |
 | Window, ToStream | never: a row removed earlier would not push others out of a ROWS window |
@@ -19,10 +20,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kigen.plan.expressions.columns import all_of, columns_of, movable, moved, shown, substituted
-from kigen.plan.logical import Aggregate, Expr, Filter, Join, PlanNode, Project
+from kigen.plan.logical import Aggregate, Expr, Filter, Join, PlanNode, Project, Unnest
 from kigen.plan.rebuild import with_children
 from kigen.plan.rewrite.filters import Uses, on_top, parts, risky
-from kigen.plan.types import Type
 
 
 def push_filters(roots: list[PlanNode]) -> list[PlanNode]:
@@ -62,6 +62,8 @@ class _Push:
         if isinstance(node, Join):
             width = len(node.left.schema)
             return all(c < width for c in used) or all(c >= width for c in used)
+        if isinstance(node, Unnest):
+            return all(c < len(node.child.schema) for c in used)
         if isinstance(node, Aggregate):
             return bool(node.keys) and all(c < len(node.keys) for c in used)
         return node.conditions_move_below
@@ -111,7 +113,7 @@ class _Push:
         """Returns a condition on key columns for the other side's keys, where it also holds. DOUBLE keys are excluded,
         because 0.0 equals -0.0 but is written differently."""
         used = columns_of(condition.sql)
-        if not used or not used <= equal.keys() or any(other.schema[equal[c]].type is Type.DOUBLE for c in used):
+        if not used or not used <= equal.keys() or any(other.schema[equal[c]].type.holds("DOUBLE") for c in used):
             return []
         across = moved(condition, lambda column: equal[column])
         return [replace(across, text=shown(across.sql, other.schema))]

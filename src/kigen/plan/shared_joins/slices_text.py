@@ -19,7 +19,7 @@ def slice_lines(task: Task, app: App) -> dict[PlanNode, list[str]]:
     whether the slices run separately."""
     why = why_together(task, app)
     how = (
-        "one after the other under --policy mqt, mandf or admandf"
+        "one after the other under --policy mqt, mandf, admandf or salvage"
         if why is None
         else f"together under every policy: {why}"
     )

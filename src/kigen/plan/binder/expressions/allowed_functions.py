@@ -67,8 +67,9 @@ JSON = _names(
 
 # The binder decides where a query may use them.
 AGGREGATES = _names(
-    """arg_max arg_min argmax argmin avg bool_and bool_or count count_star first group_concat last listagg max max_by
-    median min min_by quantile_cont stddev stddev_pop stddev_samp string_agg sum var_pop var_samp variance"""
+    """arg_max arg_min argmax argmin array_agg avg bool_and bool_or count count_star first group_concat last list
+    listagg max max_by median min min_by quantile_cont stddev stddev_pop stddev_samp string_agg sum var_pop
+    var_samp variance"""
 )
 
 ALLOWED = OPERATORS | NUMBERS | TEXTS | DISTANCES | TIMES | CHOICES | LISTS | JSON | AGGREGATES

@@ -6,6 +6,7 @@ row of NULLs. Cost: about a millisecond per expression.
 
 from __future__ import annotations
 
+import atexit
 import json
 import re
 import threading
@@ -15,7 +16,10 @@ from functools import lru_cache
 import duckdb
 
 from kigen.plan.binder.expressions.functions import NotAllowed, check_columns, check_functions
+from kigen.plan.expressions.columns import columns_of, with_columns_replaced
 from kigen.plan.expressions.locked_duckdb import TOO_LONG, connect
+from kigen.plan.logical import Function, calls_python
+from kigen.plan.type_texts import duckdb_type, is_type
 from kigen.plan.types import Type
 
 Types = tuple[Type, ...]
@@ -46,6 +50,7 @@ class _Connection:
         self.lock = threading.RLock()
         self.connection = connect(errors_as_json="true")
         self.tables: dict[Types, str] = {}
+        self.declared: set[str] = set()  # functions of apps
 
     def table(self, types: Types) -> str:
         if types not in self.tables:
@@ -55,6 +60,27 @@ class _Connection:
             self.tables[types] = name
         return self.tables[types]
 
+    def declare(self, function: Function) -> None:
+        """Makes the types of a function known. Nothing calls it: it has no code here, and is no constant."""
+        if function.call in self.declared:
+            return
+        self.declared.add(function.call)
+        kinds = [kind.duckdb for kind in function.parameters]
+
+        def no_code(*arguments: object) -> object:
+            raise NotImplementedError("functions run in workers only")
+
+        no_code.__signature__ = function.signature  # type: ignore[attr-defined]
+        atexit.register(self.connection.close)  # otherwise DuckDB reports leaks when the process ends
+        self.connection.create_function(
+            function.call,
+            no_code,
+            kinds,
+            function.returns.duckdb,
+            type="arrow",
+            side_effects=True,
+        )
+
     def rows(self, sql: str) -> list[tuple[object, ...]]:
         return [tuple(row) for row in self.connection.execute(sql).fetchall()]
 
@@ -62,6 +88,13 @@ class _Connection:
 @lru_cache(maxsize=1)
 def _connection() -> _Connection:
     return _Connection()
+
+
+def declare(function: Function) -> None:
+    """Makes a function of an app known, so that expressions that call it can be bound."""
+    duck = _connection()
+    with duck.lock:
+        duck.declare(function)
 
 
 @lru_cache(maxsize=4096)
@@ -159,6 +192,8 @@ def functions() -> dict[str, frozenset[str]]:
         )
     found: dict[str, set[str]] = {}
     for name, kind, stability in rows:
+        if calls_python(str(name)):
+            continue
         kinds = found.setdefault(str(name), set())
         kinds.add(str(kind))
         if stability != "CONSISTENT":
@@ -167,33 +202,44 @@ def functions() -> dict[str, frozenset[str]]:
     return {name: frozenset(kinds) for name, kinds in found.items()}
 
 
-def is_exact(sql: str, types: Types) -> bool:
-    """Returns whether the value keeps its exact value and order as one of the five types; a DECIMAL as a DOUBLE does
-    not."""
+def column_type(sql: str, types: Types) -> tuple[Type | None, bool]:
+    """Returns the type that the expression has as a column (None if it cannot be one), and whether that takes a CAST.
+
+    A DECIMAL stays exact if a DECIMAL column or the word DECIMAL takes part. A number with a point is a DECIMAL for
+    DuckDB, too; by itself it makes a DOUBLE.
+    """
     bound = describe(sql, types).type
-    return not kigen_type(bound)[1] or bound in _INTEGERS
+    exact = _DECIMAL.search(sql) is not None or any(types[c].holds("DECIMAL") for c in columns_of(sql))
+    kind = duckdb_type(bound, exact)
+    return kind, kind is not None and not is_type(bound, kind)
 
 
+def common_type(left: Type, right: Type) -> Type | None:
+    """Returns the type in which DuckDB compares two types; None if the types are too different."""
+    if left is right:
+        return left
+    kinds = {left.kind, right.kind}
+    if not (kinds <= _NUMBERS or kinds <= _DAYS):
+        return None
+    return duckdb_type(describe("coalesce(c0, c1)", (left, right)).type, exact=True)
+
+
+def is_exact(sql: str, types: Types) -> bool:
+    """Returns whether the value keeps its exact value and order as a column; a DECIMAL as a DOUBLE does not."""
+    _, cast = column_type(sql, types)
+    return not cast or describe(sql, types).type in _INTEGERS
+
+
+def held(sql: str, types: Types) -> str:
+    """Returns the expression over columns as blocks hold them: a UUID is text there."""
+    if not any(t.holds("UUID") for t in types):
+        return sql
+    return with_columns_replaced(
+        sql, lambda c: f"CAST(c{c} AS {types[c].duckdb})" if types[c].holds("UUID") else f"c{c}"
+    )
+
+
+_DECIMAL = re.compile(r"""\b(decimal|numeric)\b(?=[^']*(?:'[^']*'[^']*)*$)""", re.IGNORECASE)
+_NUMBERS = frozenset({"BIGINT", "DOUBLE", "DECIMAL"})
+_DAYS = frozenset({"DATE", "TIMESTAMP"})
 _INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER"})
-_WIDE = frozenset({"HUGEINT", "UHUGEINT", "UBIGINT", "FLOAT"})
-_STAMPS = frozenset({"TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "DATE"})
-
-
-def kigen_type(duck: str) -> tuple[Type | None, bool]:
-    """Returns which of the five types a DuckDB type becomes (None if there is none), and whether that takes a CAST."""
-    plain = {
-        "BOOLEAN": Type.BOOLEAN,
-        "BIGINT": Type.BIGINT,
-        "DOUBLE": Type.DOUBLE,
-        "VARCHAR": Type.STRING,
-        "TIMESTAMP": Type.TIMESTAMP,
-    }
-    if duck in plain:
-        return plain[duck], False
-    if duck in _INTEGERS or duck == '"NULL"':
-        return Type.BIGINT, True
-    if duck in _WIDE or duck.startswith("DECIMAL"):
-        return Type.DOUBLE, True
-    if duck in _STAMPS:
-        return Type.TIMESTAMP, True
-    return None, False

@@ -16,7 +16,20 @@ from kigen.language.app_text import Source, Span
 
 _OPERATORS = frozenset("<>=!~^@&|#*/%+-:?")
 
+FIRST_CALL = 1 << 40  # position of the first call with OVER; those of columns are below
+_CALL = "\0over "
+
 Place = Callable[[int], int]  # from a position in the scope to a column of the node below the expression
+
+
+def name_of_call(number: int) -> str:
+    """Returns the name of the column that stands for a call with OVER (kigen.plan.binder.over)."""
+    return f"{_CALL}{number}"
+
+
+def position_of_call(name: str) -> int | None:
+    """Returns the position of that column; None for every other name."""
+    return FIRST_CALL + int(name.removeprefix(_CALL)) if name.startswith(_CALL) else None
 
 
 @dataclass(frozen=True)
@@ -79,7 +92,7 @@ class Term:
                 continue
             ref = refs.get(span[0])
             if ref is None:
-                yield Piece(_normal(self.source.text[span[0] : span[1]], kind), span)
+                yield Piece(self._word(span, kind), span)
                 continue
             skip_to = ref.span[1]
             if isinstance(ref.target, int):
@@ -89,6 +102,14 @@ class Term:
                 for piece in ref.target._pieces(place):
                     yield Piece(piece.text, ref.span)
                 yield Piece(")", ref.span)
+
+    def _word(self, span: Span, kind: TokenType) -> str:
+        """Returns a token as SQL. The name of a function that the app declares becomes the name of its code."""
+        raw = self.source.text[span[0] : span[1]]
+        call = self.source.functions.get(raw.strip('"').lower())
+        if call is not None and self.source.text[span[1] :].lstrip().startswith("("):
+            return call
+        return _normal(raw, kind)
 
     @property
     def text(self) -> str:

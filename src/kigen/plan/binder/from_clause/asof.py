@@ -19,9 +19,14 @@ from kigen.plan.logical import Distinct, Expr, OuterJoin, PlanNode, Project, Sor
 from kigen.plan.types import Column, Type
 
 _DEFAULTS = {
-    Type.BOOLEAN: "FALSE",
-    Type.STRING: "''",
-    Type.TIMESTAMP: "TIMESTAMP '1970-01-01'",
+    "BOOLEAN": "FALSE",
+    "STRING": "''",
+    "TIMESTAMP": "TIMESTAMP '1970-01-01'",
+    "DATE": "DATE '1970-01-01'",
+    "TIME": "TIME '00:00:00'",
+    "UUID": "''",
+    "BLOB": "''::BLOB",
+    "LIST": "[]",
 }
 
 
@@ -69,9 +74,17 @@ def _with_nearest(partners: Partners, nearest: PlanNode) -> PlanNode:
     return chosen(joined, columns, partners.schema)
 
 
+def _default(kind: Type) -> str:
+    """Returns some value of a type."""
+    if kind.kind == "STRUCT":
+        names = ("'" + name.replace("'", "''") + "'" for name, _ in kind.fields)
+        return "{" + ", ".join(f"{name}: NULL" for name in names) + "}"
+    return _DEFAULTS.get(kind.kind, f"CAST(0 AS {kind.duckdb})")
+
+
 def _equal(one: Expr, other: Expr) -> list[tuple[Expr, Expr]]:
     """Returns keys that are equal if the columns are equal or both NULL."""
-    default = _DEFAULTS.get(one.type, f"CAST(0 AS {one.type.duckdb})")
+    default = _default(one.type)
     return [
         (
             Expr(f"COALESCE({one.sql}, {default})", one.type, one.text),

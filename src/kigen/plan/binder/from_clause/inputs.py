@@ -15,13 +15,15 @@ from kigen.language.app_text import Source, Span, span_of
 from kigen.language.errors import CqlError, CqlErrors
 from kigen.plan.binder.catalog import AlreadyReported, Catalog
 from kigen.plan.binder.expressions.binding import place_of, predicate, resolve
+from kigen.plan.binder.expressions.duckdb_types import common_type
 from kigen.plan.binder.expressions.terms import Ref, Term
 from kigen.plan.binder.from_clause.conjuncts import Base, Conjunct, Leaf, conjuncts
 from kigen.plan.binder.from_clause.joins import join_inputs
 from kigen.plan.binder.from_clause.outer import OUTER, joined_with_partners
+from kigen.plan.binder.from_clause.unnest import bind_unnest, unread, word_place
 from kigen.plan.binder.scope import Relation, Scope
 from kigen.plan.expressions.columns import bare
-from kigen.plan.join_building import as_double
+from kigen.plan.join_building import common
 from kigen.plan.logical import Expr, Project
 
 BindBody = Callable[[Catalog, exp.Expr], Relation]
@@ -47,6 +49,7 @@ class FromBinder:
         self.scope = Scope(self.source)
         self.leaves: list[Leaf] = []
         self.conjuncts: list[Conjunct] = []
+        self._unnested: set[Mark] = set()  # groups with an UNNEST of an input of another group
 
     def _mark(self) -> Mark:
         return Mark(len(self.scope.inputs), len(self.leaves), len(self.conjuncts))
@@ -97,6 +100,8 @@ class FromBinder:
                 "LATERAL is not part of CQL",
                 "join with a subquery in FROM, with the condition in ON",
             )
+        elif isinstance(node, exp.Unnest):
+            raise unread(self.source, node)
         else:
             raise self.source.error(
                 place_of(self.source, node),
@@ -128,9 +133,12 @@ class FromBinder:
         before = self._mark()
         on, using, kind = join.args.get("on"), join.args.get("using"), join.args.get("kind")
         comma = not (on or using or kind or join.args.get("side") or self._starts_with_join(join))
-        self._table(join.this)
-        if comma:
-            return before
+        if isinstance(join.this, exp.Unnest):
+            self._unnest(join, outer, group)
+        else:
+            self._table(join.this)
+        if comma:  # UNNEST begins no group
+            return group if isinstance(join.this, exp.Unnest) else before
         found: list[Conjunct] = []
         if on is not None:
             term = resolve(self.scope, on, since=group.inputs, clause="ON")
@@ -152,8 +160,22 @@ class FromBinder:
             self._join_partners(outer, group, before, found, place_of(self.source, join.this))
         return group
 
+    def _unnest(self, join: exp.Join, outer: str | None, group: Mark) -> None:
+        """Adds the elements of a list to the input that has it."""
+        if outer is not None or join.args.get("using"):
+            hint = "write a comma or CROSS JOIN before UNNEST"
+            place = word_place(self.source, join.this)
+            raise self.source.error(place, "this join with UNNEST is not part of CQL", hint)
+        number, leaf = bind_unnest(self.scope, self.leaves, join.this)
+        self.leaves[number] = leaf
+        if number < group.leaves:
+            self._unnested.add(group)
+
     def _join_partners(self, kind: str, group: Mark, before: Mark, found: list[Conjunct], place: Span) -> None:
         """Replaces the leaves of the group by one: their join with the inputs that were added since `before`."""
+        if group in self._unnested:
+            hint = "write UNNEST directly after that input"
+            raise self.source.error(place, f"a {kind} JOIN cannot follow UNNEST of an input further left", hint)
         left = self._joined(self.leaves[group.leaves : before.leaves], group.conjuncts, before.conjuncts)
         right = self._joined(self.leaves[before.leaves :], before.conjuncts, None)
         base = joined_with_partners(kind, left, right, found, self.source, place)
@@ -175,8 +197,7 @@ class FromBinder:
             (a,), (b,) = left.positions(), right.positions()
             schema, width = base.node.schema, len(base.node.schema)
             one, other = bare(schema, base.place(a)), bare(schema, base.place(b))
-            if one.type is not other.type:
-                one, other = as_double(one), as_double(other)
+            one, other = common(one, other) or (one, other)
             fused = Expr(f"COALESCE({one.sql}, {other.sql})", one.type, one.text) if kind == "FULL" else other
             exprs = (*(bare(schema, i) for i in range(width)), fused)
             node = Project(base.node, exprs, (*(c.name for c in schema), self.scope.names[a]))
@@ -195,7 +216,7 @@ class FromBinder:
         self.scope.merged[right] = left
         sides = (Term(self.source, span, (Ref(span, left),)), Term(self.source, span, (Ref(span, right),)))
         types = self.scope.types
-        if types[left] != types[right] and not {types[left].value, types[right].value} <= {"BIGINT", "DOUBLE"}:
+        if common_type(types[left], types[right]) is None:
             raise self.source.error(
                 span,
                 f"{identifier.name} is {types[left]} on one side and {types[right]} on the other",

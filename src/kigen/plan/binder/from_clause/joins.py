@@ -37,7 +37,6 @@ from kigen.plan.estimates import Rates
 from kigen.plan.expressions.columns import all_of, shown
 from kigen.plan.join_building import common, join_of
 from kigen.plan.logical import Expr, Filter, Join
-from kigen.plan.types import Type
 
 
 def join_inputs(leaves: Sequence[Leaf], types: Types, found: list[Conjunct], rates: Rates) -> Base:
@@ -145,7 +144,7 @@ class _Planner:
         -0.0)."""
         types = self.types
         found, added = {position}, True
-        while added and types[position] is not Type.DOUBLE:
+        while added and not types[position].holds("DOUBLE"):
             pairs = [{column_of(side) for side in c.sides} for c in self.keys if c.sides is not None]
             more = {p for pair in pairs if pair & found for p in pair if p is not None and types[p] is types[position]}
             added = not more <= found

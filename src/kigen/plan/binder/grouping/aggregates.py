@@ -12,11 +12,13 @@ from sqlglot import exp
 
 from kigen.language.app_text import span_of
 from kigen.language.errors import CqlError, CqlErrors
-from kigen.plan.binder.aggregate_calls import Call, CallBinder
 from kigen.plan.binder.expressions.binding import AGGREGATES, check_scalar, place_of, resolve, typed
-from kigen.plan.binder.expressions.terms import Ref, Term, same
+from kigen.plan.binder.expressions.terms import Ref, Term, position_of_call, same
 from kigen.plan.binder.from_clause.conjuncts import Base
 from kigen.plan.binder.from_clause.window_bounds import shown
+from kigen.plan.binder.grouping.aggregate_calls import Call, CallBinder
+from kigen.plan.binder.grouping.grouping_sets import Mark, united
+from kigen.plan.binder.over.calls import reads_calls
 from kigen.plan.binder.scope import Scope
 from kigen.plan.logical import Aggregate, Expr, PlanNode, Project, Window
 
@@ -24,7 +26,15 @@ from kigen.plan.logical import Aggregate, Expr, PlanNode, Project, Window
 class Grouping:
     """Collects the aggregates of one SELECT while its items are bound; `node` then returns the plan."""
 
-    def __init__(self, scope: Scope, base: Base, keys: list[Term], aliases: Mapping[str, Term]) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        base: Base,
+        keys: list[Term],
+        aliases: Mapping[str, Term],
+        sets: list[list[Term]] | None = None,
+    ) -> None:
+        """Takes all keys, and with GROUPING SETS, ROLLUP or CUBE also those of each set."""
         self.scope, self.base = scope, base
         self._calls = CallBinder(scope, base, aliases)
         self.keys: list[Expr] = []
@@ -34,7 +44,11 @@ class Grouping:
             if text not in self.key_of:
                 self.key_of[text] = len(self.keys)
                 self.keys.append(typed(term, base.types, base.place))
-        self.aggs: list[Call] = []
+        self.aggs: list[Call | Mark] = []
+        self.sets = None if sets is None else [self._places(terms) for terms in sets]
+
+    def _places(self, terms: list[Term]) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(self.key_of[same(term.sql(self.base.place).text)] for term in terms))
 
     # --- terms over the Aggregate's columns -----------------------------------------------------------------------
 
@@ -48,6 +62,8 @@ class Grouping:
         return self.key_of.get(f"c{self.base.place(position)}", -1)
 
     def _refs(self, node: exp.Expr, aliases: Mapping[str, Term], clause: str) -> list[Ref]:
+        if isinstance(node, exp.Grouping):
+            return [Ref(place_of(self.scope.source, node), len(self.keys) + self._added(self._mark(node)))]
         if isinstance(node, (*AGGREGATES, exp.Filter)):
             return [Ref(place_of(self.scope.source, node), len(self.keys) + self._aggregate(node))]
         key = self._key(node)
@@ -59,7 +75,7 @@ class Grouping:
 
     def _key(self, node: exp.Expr) -> Ref | None:
         span = span_of(node)
-        if span is None or not self.keys or node.find(*AGGREGATES):
+        if span is None or not self.keys or node.find(*AGGREGATES) or reads_calls(node):
             return None
         try:
             text = same(resolve(self.scope, node).sql(self.base.place).text)
@@ -69,6 +85,9 @@ class Grouping:
 
     def _column(self, column: exp.Column, aliases: Mapping[str, Term], clause: str) -> Ref:
         span = place_of(self.scope.source, column)
+        call = position_of_call(column.name)
+        if call is not None:
+            return Ref(span, call)
         position = self.scope.find(column)
         alias = None if column.args.get("table") else aliases.get(column.name.lower())
         if alias is not None and (position is None or clause == "HAVING"):
@@ -87,23 +106,43 @@ class Grouping:
         return self.scope.source.error(span, f"column {name} is neither in GROUP BY nor inside an aggregate", hint)
 
     def _aggregate(self, node: exp.Expr) -> int:
-        call = self._calls.bind(node)
+        return self._added(self._calls.bind(node))
+
+    def _added(self, call: Call | Mark) -> int:
         if call not in self.aggs:
             self.aggs.append(call)
         return self.aggs.index(call)
 
+    def _mark(self, node: exp.Grouping) -> Mark:
+        """Binds GROUPING(key, ...)."""
+        found: list[int] = []
+        for part in node.expressions:
+            key = self._key(part)
+            if key is None or not isinstance(key.target, int):
+                hint = "write a key of GROUP BY in it"
+                span = place_of(self.scope.source, part)
+                raise self.scope.source.error(span, "GROUPING takes keys of GROUP BY", hint)
+            found.append(key.target)
+        return Mark(tuple(found))
+
     # --- the plan -------------------------------------------------------------------------------------------------
 
     def node(self) -> PlanNode:
-        wanted = [*self.keys, *(expr for call in self.aggs for expr in call.exprs)]
+        calls = [call for call in self.aggs if isinstance(call, Call)]
+        wanted = [*self.keys, *(expr for call in calls for expr in call.exprs)]
         columns = list(dict.fromkeys(wanted))
         child, at = self.base.node, {e: e.column for e in columns if e.column is not None}
         if len(at) < len(columns):
             child = Project(self.base.node, tuple(columns), tuple(e.text for e in columns))
             at = {e: i for i, e in enumerate(columns)}
         keys = tuple(at[e] for e in self.keys)
-        aggs = tuple(call.placed(at) for call in self.aggs)
-        return Aggregate(child, keys, aggs, () if self.keys else windows(self.base.node))
+        aggs = tuple(call.placed(at) for call in calls)
+        sets = self.sets or [tuple(range(len(keys)))]
+        here = windows(self.base.node)
+        made = [Aggregate(child, tuple(keys[i] for i in given), aggs, () if given else here) for given in sets]
+        return (
+            made[0] if self.sets is None and len(calls) == len(self.aggs) else united(sets, made, self.keys, self.aggs)
+        )
 
 
 def windows(node: PlanNode) -> tuple[Window, ...]:

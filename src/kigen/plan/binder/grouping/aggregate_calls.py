@@ -1,8 +1,8 @@
 """Binds one call of an aggregate: its function, arguments, DISTINCT, FILTER and ORDER BY.
 
 Invariant: FILTER becomes a CASE inside the argument, so that tuples that it leaves out are NULL, which aggregates
-ignore; first and last keep NULLs, and carry the condition beside them. An order is complete: after the keys that the
-user wrote come all columns of the inputs, ascending, so that equal keys give one answer.
+ignore; first, last and list keep NULLs, and carry the condition beside them. An order is complete: after the keys that
+the user wrote come all columns of the inputs, ascending, so that equal keys give one answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kigen.plan.binder.from_clause.conjuncts import Base
 from kigen.plan.binder.scope import Scope
 from kigen.plan.expressions.columns import bare
 from kigen.plan.logical import BIRTH, Agg, AggFunc, Expr, SortKey
-from kigen.plan.types import Type
+from kigen.plan.types import LARGEST_PRECISION, Type
 
 _FUNCS: dict[type[exp.Expr], AggFunc] = {
     exp.Count: AggFunc.COUNT,
@@ -41,6 +41,7 @@ _FUNCS: dict[type[exp.Expr], AggFunc] = {
     exp.First: AggFunc.FIRST,
     exp.Last: AggFunc.LAST,
     exp.GroupConcat: AggFunc.STRING_AGG,
+    exp.ArrayAgg: AggFunc.LIST,
 }
 _SPREADS = (AggFunc.STDDEV_SAMP, AggFunc.STDDEV_POP, AggFunc.VAR_SAMP, AggFunc.VAR_POP)
 _BOOLEANS = (AggFunc.BOOL_AND, AggFunc.BOOL_OR)
@@ -113,6 +114,8 @@ class CallBinder:
         expr = self._expr(argument)
         if func in _CHOICES:
             return self._choice(func, expr, order, condition)
+        if func is AggFunc.LIST:
+            return Call(func, expr, Type.list_of(expr.type), order=self._order(order), condition=condition)
         if func in (AggFunc.ARG_MIN, AggFunc.ARG_MAX):
             by = self._expr(node.expression)
             by = by if condition is None else _where(condition, by)
@@ -155,13 +158,14 @@ class CallBinder:
     ) -> exp.Expr:
         if distinct and func not in (*_DISTINCT, *_SAME_WITH_DISTINCT):
             raise self._error(node, f"{name}(DISTINCT ...) is not part of CQL", "use a subquery with SELECT DISTINCT")
-        if order and func not in (*_CHOICES, AggFunc.STRING_AGG):
+        if order and func not in (*_CHOICES, AggFunc.STRING_AGG, AggFunc.LIST):
             raise self._error(node, f"ORDER BY inside {name} is not part of CQL", f"write {name}(x)")
         if type(node) in _TWO:
             if argument is None or node.args.get("expression") is None or node.args.get("count"):
                 raise self._error(node, f"{name} takes two arguments", _TWO[type(node)])
             return argument
-        if node.args.get("count") or (node.expressions and not distinct) or argument is None:
+        more = node.args.get("count") or node.args.get("nulls_excluded")  # where the parser puts a second argument
+        if more or (node.expressions and not distinct) or argument is None:
             raise self._error(node, f"{name} takes one argument", f"write {name}(x)")
         return argument
 
@@ -182,7 +186,7 @@ class CallBinder:
 
     def _every_column(self) -> tuple[Ordering, ...]:
         schema = self.base.node.schema
-        return tuple(Ordering(bare(schema, self.base.place(p))) for p in range(len(self.scope.types)))
+        return tuple(Ordering(bare(schema, self.base.place(p))) for p in self.scope.positions())
 
     def _order(self, order: list[exp.Ordered]) -> tuple[Ordering, ...]:
         keys = [Ordering(self._expr(k.this), bool(k.args.get("desc")), bool(k.args.get("nulls_first"))) for k in order]
@@ -208,17 +212,24 @@ class CallBinder:
             return Call(func, _cast(expr, Type.BIGINT), Type.BOOLEAN)
         if func is AggFunc.SUM and expr.type is Type.BOOLEAN:  # DuckDB counts the true values
             expr = _cast(expr, Type.BIGINT)
-        if expr.type not in (Type.BIGINT, Type.DOUBLE):
+        if expr.type.is_decimal and func is AggFunc.QUANTILE:
+            hint = f"write {name}(CAST(... AS DOUBLE)"
+            hint += ")" if isinstance(node, exp.Median) else ", fraction)"
+            raise self._error(node, f"{name} of a DECIMAL is not part of CQL", hint)
+        if expr.type not in (Type.BIGINT, Type.DOUBLE) and not expr.type.is_decimal:
             instead = (
                 "epoch_us(...)"
-                if expr.type is Type.TIMESTAMP
+                if expr.type in (Type.TIMESTAMP, Type.DATE, Type.TIME)
                 else f"CAST(... AS {'BIGINT' if expr.type is Type.BOOLEAN else 'DOUBLE'})"
             )
             raise self._error(node, f"{name} needs a number, got {expr.type}", f"write {name}({instead})")
-        if func in _SPREADS and expr.type is Type.BIGINT:
+        if func in _SPREADS and expr.type is not Type.DOUBLE:
             expr = _cast(expr, Type.DOUBLE)
         parameter = self._fraction(node, name) if func is AggFunc.QUANTILE else None
-        return Call(func, expr, expr.type if func is AggFunc.SUM else Type.DOUBLE, distinct, parameter=parameter)
+        kind = Type.DOUBLE if func is not AggFunc.SUM else expr.type
+        if kind.is_decimal:  # as DuckDB: the digits after the point stay, and there is room for the sum
+            kind = Type.decimal(LARGEST_PRECISION, kind.scale)
+        return Call(func, expr, kind, distinct, parameter=parameter)
 
     def _fraction(self, node: exp.Expr, name: str) -> float:
         if isinstance(node, exp.Median):

@@ -1,0 +1,1 @@
+"""Binds the functions that an app declares, and calls of functions with OVER."""

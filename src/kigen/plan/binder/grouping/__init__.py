@@ -1,0 +1,1 @@
+"""Binds GROUP BY, grouping sets and aggregates."""

@@ -1,0 +1,1 @@
+"""Binds functions OVER (...) and QUALIFY."""
