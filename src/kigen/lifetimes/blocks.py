@@ -104,10 +104,13 @@ class Fills:
         """Orders the fills by holder, and keeps only the earliest of several fills of one holder."""
         holder = self.holder
         if len(holder) > 1 and not bool((holder[1:] > holder[:-1]).all()):
+            order = np.argsort(holder, kind="stable")  # often a few ordered runs
+            ordered = holder[order]
+            if bool((ordered[1:] > ordered[:-1]).all()):
+                return Fills(ordered, self.end[order])
             order = np.lexsort((self.end, holder))
-            holder = holder[order]
-            first = np.concatenate(([True], holder[1:] != holder[:-1]))
-            return Fills(holder[first], self.end[order][first])
+            first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
+            return Fills(ordered[first], self.end[order][first])
         return self
 
 

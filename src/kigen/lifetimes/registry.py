@@ -9,12 +9,15 @@ from kigen.lifetimes.aggregates.aggregate import AGGREGATE
 from kigen.lifetimes.joins.join import JOIN
 from kigen.lifetimes.joins.shared_join import SHARED_JOIN
 from kigen.lifetimes.joins.shares import JOIN_SHARE
+from kigen.lifetimes.joins.unnest import UNNEST
 from kigen.lifetimes.operator_spec import OperatorSpec
 from kigen.lifetimes.relation_to_stream import TO_STREAM
 from kigen.lifetimes.sets.counting import DISTINCT, EXCEPT, INTERSECT, MATCHING
+from kigen.lifetimes.sets.over import OVER
 from kigen.lifetimes.sets.top import TOP
 from kigen.lifetimes.single_row import SINGLE_ROW
-from kigen.lifetimes.windows.negatives import TABLE, WINDOW
+from kigen.lifetimes.windows.negatives import WINDOW
+from kigen.lifetimes.windows.table_rows import TABLE
 from kigen.plan.logical import PlanNode
 
 OPERATORS: tuple[OperatorSpec[Any], ...] = (
@@ -24,9 +27,11 @@ OPERATORS: tuple[OperatorSpec[Any], ...] = (
     select.PROJECT,
     select.UNION_ALL,
     select.OUTER_JOIN,
+    select.CLOCKED,
     JOIN,
     SHARED_JOIN,
     JOIN_SHARE,
+    UNNEST,
     AGGREGATE,
     DISTINCT,
     EXCEPT,
@@ -34,6 +39,7 @@ OPERATORS: tuple[OperatorSpec[Any], ...] = (
     MATCHING,
     SINGLE_ROW,
     TOP,
+    OVER,
     TO_STREAM,
 )
 

@@ -22,6 +22,7 @@ from kigen.lifetimes.codec import decode, encode
 from kigen.lifetimes.exchange.received import ReceivedIntake
 from kigen.lifetimes.exchange.replica_order import ordered
 from kigen.lifetimes.exchange.sent import END_OF_TIME, SentRows
+from kigen.lifetimes.expressions.evaluation import install
 from kigen.lifetimes.intake import Intake, StreamInput
 from kigen.lifetimes.needed import needed_columns
 from kigen.lifetimes.operator import Message, Operator
@@ -29,7 +30,9 @@ from kigen.lifetimes.operator_spec import OperatorContext
 from kigen.lifetimes.registry import spec_of
 from kigen.lifetimes.results.writers import writers_of
 from kigen.lifetimes.sweeps.time_cuts import cut
-from kigen.plan.logical import App, PlanNode, Query, Received, Scan, Window
+from kigen.lifetimes.windows.table_rows import TableIntake
+from kigen.plan.changes.digests import digests_of
+from kigen.plan.logical import App, PlanNode, Query, Received, Scan, SourceStream, Window
 from kigen.plan.tasks import Task
 
 Give = Callable[[str, pa.Table], None]  # takes results of a query, by the name of the output
@@ -58,6 +61,10 @@ def late_rows(intakes: Mapping[str, Intake]) -> dict[str, pa.Table]:
     return {name: table for name, table in found.items() if table is not None}
 
 
+def _intake_kind(stream: SourceStream, is_relation: bool) -> type[Intake]:
+    return TableIntake if stream.changes else ReceivedIntake if is_relation else Intake
+
+
 class TaskRuntime:
     """Runs the operators of one task by the method `mode`."""
 
@@ -65,21 +72,23 @@ class TaskRuntime:
         if mode not in (DT, NT):
             raise ValueError(f"the lifetime method must be 'dt' or 'nt'; got {mode!r}")
         self.task, self._signed, self._replicated, self._secret = task, mode == NT, app.replicated, app.secret
+        began = task.former or task.queries  # operators have the numbers and the columns that they began with
+        self._began_with = list(dict.fromkeys(n for query in began for n in query.root.walk()))
+        numbers = {node: task.first_number + i for i, node in enumerate(self._began_with, 1)}
         self._nodes = list(dict.fromkeys(n for query in task.queries for n in query.root.walk()))
         relations = {n.stream for n in self._nodes if isinstance(n, Received)}
-        self._intakes = {
-            s: ReceivedIntake(app.stream(s)) if s in relations else Intake(app.stream(s)) for s in task.streams
-        }
+        self._intakes = {s: _intake_kind(app.stream(s), s in relations)(app.stream(s)) for s in task.streams}
         if self._signed and (relations or any(q.sent for q in task.queries)):
             raise ValueError("tuples between nodes carry lifetimes, so the lifetime method must be 'dt'")
+        install(app.functions)
         self._place = {node: i for i, node in enumerate(self._nodes)}
         self._children = [[self._place[child] for child in node.children] for node in self._nodes]
         self._roots = {q.name: self._place[q.root] for q in task.queries}
         self._order = _order(self._nodes)
         self._last_turn = self._last_turns()
-        self._needed = needed_columns(self._nodes, task.queries)
-        self._operators = [self._make(node, task.first_number + i + 1) for i, node in enumerate(self._nodes)]
-        self._results = {q.name: writers_of(q, self._signed, app.secret) for q in task.queries}
+        self._needed = needed_columns(self._began_with, began)
+        self._operators = [self._make(node, numbers[node]) for node in self._nodes]
+        self._results = {q.name: writers_of(q, self._signed, app.secret, app.replicated) for q in task.queries}
         self._writers = {name: writer for mine in self._results.values() for name, writer in mine.items()}
         self._streams = {q.name: q.streams for q in task.queries}
         tables = {s.name for s in app.streams if s.table}  # they neither end a query nor count as input
@@ -307,17 +316,25 @@ class TaskRuntime:
         self.load(decode(data))
 
     def state(self) -> State:
-        operators = [op.state() for op in self._operators]
+        operators = zip(self._nodes, self._operators, strict=True)
         return {
             "now": self._now,
-            "operators": operators,
+            "operators": {self._names[node]: operator.state() for node, operator in operators},
             "lines": {name: writer.state() for name, writer in self._writers.items()},
         }
 
+    @cached_property
+    def _names(self) -> dict[PlanNode, str]:
+        """The names of the operators in a snapshot: digests of their sub-plans."""
+        return digests_of(self._began_with)
+
     def load(self, tree: State) -> None:
-        self._now = tree["now"]
-        for operator, saved in zip(self._operators, tree["operators"], strict=True):
-            operator.load(saved)
+        """Takes over the state of the operators that the task has. Older versions saved it in the nodes' order."""
+        self._now, saved = tree["now"], tree["operators"]
+        if isinstance(saved, list):
+            saved = {self._names[node]: one for node, one in zip(self._began_with, saved, strict=True)}
+        for node, operator in zip(self._nodes, self._operators, strict=True):
+            operator.load(saved[self._names[node]])
         for name, writer in self._writers.items():
             writer.load(tree["lines"][name])
 

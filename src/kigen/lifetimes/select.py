@@ -16,7 +16,7 @@ from kigen.lifetimes.keys.row_keys import mix
 from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.operator_spec import Columns, OperatorSpec, same_columns
 from kigen.plan.expressions.columns import columns_of
-from kigen.plan.logical import Filter, OuterJoin, Project, UnionAll
+from kigen.plan.logical import Clocked, Filter, OuterJoin, Project, UnionAll
 from kigen.plan.types import arrow_schema
 
 
@@ -82,6 +82,18 @@ class UnionOperator(Operator):
         return Fills.concat([Fills(self._salted(f.holder, i), f.end) for i, f in enumerate(inputs)])
 
 
+class ClockedOperator(Operator):
+    """Hands on its first input. The others have no rows: they only hold up the time of the task."""
+
+    ordered = hands_on_ends = True
+
+    def step(self, inputs: list[Message], now: int) -> Message:
+        return inputs[0]
+
+    def known_ends(self, inputs: list[Fills]) -> Fills:
+        return inputs[0]
+
+
 def _filter_needs(node: Filter, needed: Columns) -> list[Columns]:
     return [needed | columns_of(node.predicate.sql)]
 
@@ -90,6 +102,11 @@ def _project_needs(node: Project, needed: Columns) -> list[Columns]:
     return [set().union(*(columns_of(node.exprs[i].sql) for i in needed))]
 
 
+def _clocked_needs(node: Clocked, needed: Columns) -> list[Columns]:
+    return [set(needed), *(set[int]() for _ in node.clocks)]
+
+
+CLOCKED = OperatorSpec(Clocked, lambda node, task: ClockedOperator(), _clocked_needs)
 FILTER = OperatorSpec(Filter, lambda node, task: FilterOperator(node), _filter_needs)
 PROJECT = OperatorSpec(Project, lambda node, task: ProjectOperator(node, task.needed), _project_needs)
 UNION_ALL = OperatorSpec(UnionAll, lambda node, task: UnionOperator(node, task.number, task.signed), same_columns)

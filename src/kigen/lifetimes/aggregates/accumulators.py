@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kigen.lifetimes.aggregates import exact_sums
+from kigen.lifetimes.aggregates import decimals, exact_sums
 from kigen.lifetimes.aggregates.distinct_values import DistinctValues
 from kigen.lifetimes.aggregates.spreads import SPREADS, spread_of, squares
 from kigen.lifetimes.blocks import Ints, Mask, no_ints
@@ -22,8 +22,8 @@ from kigen.lifetimes.expressions.evaluation import EvaluationError
 from kigen.lifetimes.keys.slot_arrays import grown
 from kigen.lifetimes.sweeps.lifecycle import Events
 from kigen.lifetimes.sweeps.sweep import Runs
-from kigen.plan.logical import AggFunc
-from kigen.plan.types import Type
+from kigen.plan.logical import NULL_ON_OVERFLOW, Agg, AggFunc
+from kigen.plan.types import LARGEST_PRECISION, Type
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,9 @@ class ArgumentState:
             self._counts = positions.spread(weight, self.count)
         if not self.summed:
             return
+        if self.type.is_decimal:
+            self._sums = _spread(positions, decimals.limbs_of(column), weight, self.limbs, capacity)
+            return
         filled = pc.fill_null(column, 0) if column.null_count else column
         values = np.asarray(filled.to_numpy(zero_copy_only=False))
         if self.type is Type.DOUBLE:
@@ -140,12 +143,15 @@ class ArgumentState:
         if self.squared:
             self._squares = _spread(positions, squares(values), weight, self.square_limbs, capacity)
 
-    def result(self, func: AggFunc) -> Result:
-        counts = self._counts
+    def result(self, agg: Agg) -> Result:
+        func, counts = agg.func, self._counts
         if func is AggFunc.COUNT:
             return Result(pa.array(counts), differs(counts, np.zeros(len(counts), dtype=np.bool_)))
         null = counts == 0
         values: np.ndarray[Any, Any]
+        if func is AggFunc.SUM and self.type.is_decimal:
+            kind = pa.decimal128(LARGEST_PRECISION, self.type.scale)
+            return Result(*decimals.sums_of(self._sums, null, kind, agg.parameter == NULL_ON_OVERFLOW))
         if func in SPREADS:
             values, null = spread_of(func, counts, self._sums, self._squares)
         elif self.type is Type.BIGINT and func is not AggFunc.AVG:
@@ -154,12 +160,14 @@ class ArgumentState:
                 values = values == counts
             elif func is AggFunc.BOOL_OR:
                 values = values > 0
+            elif agg.parameter == NULL_ON_OVERFLOW:
+                null = null | overflow
             elif bool((overflow & ~null).any()):
                 raise EvaluationError("SUM exceeds BIGINT; sum CAST(... AS DOUBLE) instead")
         else:
             values = exact_sums.to_doubles(self._sums, len(counts))
             if func is AggFunc.AVG:
-                values = values / np.where(null, 1, counts)
+                values = values / np.where(null, 1, counts) / 10.0**self.type.scale
         return Result(pa.array(values, mask=null), differs(values, null))
 
     @property

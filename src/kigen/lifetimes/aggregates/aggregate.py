@@ -2,7 +2,7 @@
 
 State: the keys and accumulators by slot, the id of the open row by slot, and (direct method, or aggregates that look at
 live tuples) the key and argument columns of the live tuples. A group is forgotten when its last tuple dies. Cost per
-step: one sort of its events; the aggregates of kigen.lifetimes.aggregates.living also look at all live tuples of the
+step: one sort of its events; the aggregates of kigen.lifetimes.aggregates.living also pass over all live tuples of the
 groups touched.
 """
 
@@ -162,7 +162,7 @@ class AggregateOperator(Operator):
             count = self._count
             return Result(pa.array(count), np.concatenate([[True], count[1:] != count[:-1]]))
         if agg.func not in LIVING:
-            return self._arguments[agg.arg, agg.distinct].result(agg.func)
+            return self._arguments[agg.arg, agg.distinct].result(agg)
         assert living is not None
         return living_result(agg, living)
 
@@ -177,11 +177,15 @@ class AggregateOperator(Operator):
         ordinal = ordinal_of[chunk.key]
         touched = ordinal >= 0
         chunk, ordinal = chunk.filter(touched), ordinal[touched]
-        begin = np.where(chunk.start < before, positions.before[ordinal], _position(positions, ordinal, chunk.start))
-        stop = np.where(chunk.end >= self._now, positions.stop[ordinal], _position(positions, ordinal, chunk.end))
+        begin, stop = positions.before[ordinal], positions.stop[ordinal]
+        born, dies = np.flatnonzero(chunk.start >= before), np.flatnonzero(chunk.end < self._now)
+        begin[born] = _position(positions, ordinal[born], chunk.start[born])
+        stop[dies] = _position(positions, ordinal[dies], chunk.end[dies])
+        stands = np.ones(len(chunk), dtype=np.bool_)
+        stands[born] = stands[dies] = False
         kept = {column: chunk.columns.column(i) for i, column in enumerate(self._kept)}
         columns = [kept.get(column) for column in range(len(self.node.child.schema))]
-        return Living(columns, chunk.start, begin, stop, len(positions))
+        return Living(columns, chunk.start, begin, stop, len(positions), ordinal, stands, positions.before)
 
     def _changes(self, positions: Positions, alive: Mask, results: list[Result]) -> tuple[Opened, Closed]:
         here = positions.where(alive, results)
@@ -270,11 +274,15 @@ def _saved_name(argument: _Argument) -> str:
 def _position(positions: Positions, ordinal: Ints, time: Ints) -> Ints:
     """Returns the position after the run at (slot, time), and an arbitrary one where there is no such run."""
     runs: Runs = positions.runs
-    times = np.unique(runs.time)
-    width = len(times) + 1
-    run_key = (np.cumsum(runs.first) - 1) * width + np.searchsorted(times, runs.time)
-    wanted = ordinal * width + np.searchsorted(times, time)
-    found = np.minimum(np.searchsorted(run_key, wanted), len(runs) - 1)
+    first = int(runs.time.min())
+    at, wanted_at = runs.time - first, time - first
+    width = int(at.max()) + 1
+    if len(positions.slots) * width > FOREVER:  # ranks are smaller than times
+        times = np.unique(runs.time)
+        width = len(times) + 1
+        at, wanted_at = np.searchsorted(times, runs.time), np.searchsorted(times, time)
+    run_key = (np.cumsum(runs.first) - 1) * width + at
+    found = np.minimum(np.searchsorted(run_key, ordinal * width + wanted_at), len(runs) - 1)
     return positions.of_run[found]
 
 

@@ -18,6 +18,7 @@ from kigen.lifetimes.blocks import Ints
 from kigen.lifetimes.keys.slot_arrays import grown
 
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
+Words = np.ndarray[Any, np.dtype[np.uint64]]
 Limbs = dict[int, Ints]  # grid position -> units
 _LOW = np.int64(0xFFFFFFFF)
 _SMALL = 1 << 31
@@ -181,6 +182,27 @@ def _with_specials(total: Doubles, limbs: Limbs) -> Doubles:
     total = np.where(plus, np.inf, total)
     total = np.where(minus, -np.inf, total)
     return np.where(nan | (plus & minus), np.nan, total)
+
+
+def limbs_of_decimals(low: Words, high: Ints) -> Limbs:
+    """Cuts 128-bit integers, given as their lower and upper words."""
+    return {
+        0: (low & np.uint64(_LOW)).view(np.int64),
+        1: (low >> np.uint64(32)).view(np.int64),
+        2: high & _LOW,
+        3: high >> 32,
+    }
+
+
+def to_words(limbs: Limbs, size: int) -> tuple[Words, Ints, np.ndarray[Any, np.dtype[np.bool_]]]:
+    """Returns the sums as lower and upper words of 128-bit integers, and where they do not fit."""
+    exact = normalised(limbs)
+    none = np.zeros(size, dtype=np.int64)
+    a, b, c = (exact.get(place, none) for place in range(3))
+    top = sum((exact[place] << 32 * (place - 3) for place in exact if place >= 3), none)
+    low = a.view(np.uint64) | (b.view(np.uint64) << np.uint64(32))
+    fits = (top >= -(2**31)) & (top < 2**31)
+    return low, c | (np.where(fits, top, 0) << 32), ~fits
 
 
 def to_integers(limbs: Limbs, size: int) -> tuple[Ints, np.ndarray[Any, np.dtype[np.bool_]]]:

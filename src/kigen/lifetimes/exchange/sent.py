@@ -3,8 +3,10 @@ and watermarks.
 
 A row of a stream has `_at`. A row of a relation has `_from`, `_to` (FOREVER: not known yet) and `_holder`; a fill of a
 holder is a row whose `_from` and columns are NULL. `_arrived` is when the tuple that caused a row arrived at its first
-node; the worker knows it (kigen.spark.operator.arrival_times). After the rows of each step comes a watermark row: its
-times and columns are NULL, it has no holder, and its `_arrived` is one of three:
+node; the worker knows it (kigen.spark.operator.arrival_times). After the rows of each step comes a watermark row. A
+step without rows gives one only if `SPACING_US` have passed since the last one: rounds take milliseconds, and a row
+costs every node of its way a write. The times and columns of a watermark row are NULL, it has no holder, and its
+`_arrived` is one of three:
 
 - progress: all rows before that instant are in the queue;
 - the end: nothing follows. It carries the last timestamp of the streams below, if they had any;
@@ -26,6 +28,7 @@ from kigen.lifetimes.operator import Message
 from kigen.plan.logical import Query
 from kigen.plan.types import Schema, arrow_schema
 
+SPACING_US = 20_000  # between two watermark rows without other rows
 END_OF_TIME = 2**62  # later than any death; a watermark of progress is at most this
 _GAP_FROM = -(2**62) - 1  # a gap row has this less the number of results before it
 _END_FROM = 2**62 + 2**61  # a watermark of the end is this plus the last timestamp, or FOREVER
@@ -74,8 +77,12 @@ def last_of_end(watermark: int) -> int | None:
 class SentRows:
     """Turns the messages of a query's root into rows of a queue."""
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: Query, every_step: bool = False) -> None:
+        """`every_step`: each step gives a watermark row. Replicas of a node must number their rows equally, also where
+        one of them began later than the other."""
         self._schema = queue_schema(query.schema, query.root.is_stream)
+        self._every_step = every_step
+        self._sent: int | None = None  # the last watermark
         self.finished = False
 
     def step(self, message: Message, now: int | None) -> pa.Table | None:
@@ -87,7 +94,13 @@ class SentRows:
             rows = [self._rows(message.columns, message.start, message.end, message.holder)]
             if len(message.fills):
                 rows.append(self._without_columns(message.fills.end, message.fills.holder))
+        if not any(batch.num_rows for batch in rows) and (now is None or self._is_too_soon(now)):
+            return None
+        self._sent = self._sent if now is None else now
         return pa.Table.from_batches(rows if now is None else [*rows, self._watermark(now)], self._schema)
+
+    def _is_too_soon(self, now: int) -> bool:
+        return not self._every_step and self._sent is not None and now < self._sent + SPACING_US
 
     def finish(self, known: Fills, last: int | None) -> pa.Table | None:
         self.finished = True
@@ -121,10 +134,10 @@ class SentRows:
         return 0
 
     def state(self) -> State:
-        return {"finished": self.finished}
+        return {"finished": self.finished, "sent": self._sent}
 
     def load(self, state: State) -> None:
-        self.finished = state["finished"]
+        self.finished, self._sent = state["finished"], state.get("sent")
 
 
 def _watermark_row(schema: pa.Schema, value: int) -> pa.RecordBatch:

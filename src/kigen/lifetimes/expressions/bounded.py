@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 LARGEST_VALUE = 64 << 20  # bytes
 LARGEST_STEP = 1 << 30  # bytes of all results of one step of an operator
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
+FIRST_DAY, LAST_DAY = FIRST_US // 86_400_000_000, LAST_US // 86_400_000_000
 _PIECE = 2048  # rows of one DuckDB vector
 _GROWING = re.compile(r"\b(repeat|lpad|rpad|replace|regexp_replace|format|printf)\b", re.IGNORECASE)
 
@@ -46,16 +47,30 @@ def table_of(relation: Any, sqls: Sequence[str]) -> pa.Table:
     return table
 
 
-def check_times(times: pa.Array) -> None:
-    """Raises TooLarge for a time whose year does not have four digits."""
-    found = pc.min_max(times.cast(pa.int64())).as_py()
-    if found["min"] is not None and (found["min"] < FIRST_US or found["max"] > LAST_US):
-        raise TooLarge("a time before the year 1 or after 9999 is no TIMESTAMP")
+def check_times(values: pa.Array) -> None:
+    """Raises TooLarge for a time or date whose year does not have four digits, also in lists and structs."""
+    kind = values.type
+    if pa.types.is_list(kind):
+        check_times(values.flatten())
+    elif pa.types.is_struct(kind):
+        for part in values.flatten():
+            check_times(part)
+    elif pa.types.is_timestamp(kind):
+        if beyond(values.cast(pa.int64()), FIRST_US, LAST_US):
+            raise TooLarge("a time before the year 1 or after 9999 is no TIMESTAMP")
+    elif pa.types.is_date32(kind) and beyond(values.cast(pa.int32()), FIRST_DAY, LAST_DAY):
+        raise TooLarge("a day before the year 1 or after 9999 is no DATE")
+
+
+def beyond(numbers: pa.Array, first: int, last: int) -> bool:
+    """Returns whether a number lies before `first` or after `last`."""
+    found = pc.min_max(numbers).as_py()
+    return found["min"] is not None and bool(found["min"] < first or found["max"] > last)
 
 
 def _check_values(table: pa.Table) -> None:
     for column in table.columns:
-        if column.nbytes > LARGEST_VALUE and pa.types.is_string(column.type):
+        if column.nbytes > LARGEST_VALUE and (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
             longest = pc.max(pc.binary_length(column)).as_py() or 0
             if longest > LARGEST_VALUE:
                 raise TooLarge(f"a value has {longest:,} bytes, but a row holds at most {LARGEST_VALUE:,}")

@@ -21,14 +21,16 @@ from kigen.lifetimes.blocks import Mask, absent
 from kigen.lifetimes.expressions.bounded import TooLarge, check_times, table_of
 from kigen.lifetimes.expressions.closure_check import agrees
 from kigen.lifetimes.expressions.closures import MOST_ROWS, SmallExpression, columns_read, compiled
+from kigen.lifetimes.expressions.python_functions import MADE_BY, FunctionError, add_known
+from kigen.lifetimes.expressions.python_functions import install as install_code
 from kigen.lifetimes.expressions.values import Unsure
+from kigen.plan.expressions.columns import columns_of
 from kigen.plan.expressions.locked_duckdb import connect
-from kigen.plan.logical import Expr
+from kigen.plan.logical import Expr, Function, calls_python, own_calls, with_own_names
 
-_NULL = re.compile(r"CAST\(NULL AS \w+\)")
 _NULL_TEST = re.compile(r"\(?c(\d+)\)? IS (NOT )?NULL")
 _small: dict[tuple[str, tuple[pa.DataType, ...]], SmallExpression | None] = {}
-_connection: duckdb.DuckDBPyConnection | None = None
+_connections: dict[bool, duckdb.DuckDBPyConnection] = {}  # by whether they are for TRY
 _owner: int | None = None
 
 
@@ -36,23 +38,58 @@ class EvaluationError(ValueError):
     """An expression failed on real data (an overflow, a cast that is not possible ...)."""
 
 
-def connection() -> duckdb.DuckDBPyConnection:
-    """Returns this process's connection. A forked child makes its own."""
-    global _connection, _owner
-    if _connection is None or _owner != os.getpid():
-        _connection = connect()
+def connection(tries: bool = False) -> duckdb.DuckDBPyConnection:
+    """Returns this process's connection, or the one for expressions with TRY: there DuckDB must not move what two of
+    them have in common out of TRY. A forked child makes its own."""
+    global _owner
+    if _owner != os.getpid():
+        _connections.clear()
         _owner = os.getpid()
-    return _connection
+    if tries not in _connections:
+        _connections[tries] = connect(**({"disabled_optimizers": "common_subexpressions"} if tries else {}))
+        add_known(_connections[tries])
+    return _connections[tries]
+
+
+def install(functions: Sequence[Function]) -> None:
+    """Makes the functions of an app known to this process; raises EvaluationError if their code cannot be loaded."""
+    try:
+        install_code(functions, list(_connections.values()) if _owner == os.getpid() else [])
+    except FunctionError as error:
+        raise EvaluationError(str(error)) from error
 
 
 def run(columns: pa.RecordBatch, sqls: Sequence[str]) -> pa.RecordBatch:
     select = ", ".join(f"({sql}) AS e{i}" for i, sql in enumerate(sqls))
     try:
-        source = connection().from_arrow(pa.Table.from_batches([columns]))
+        source = connection(any("TRY(" in sql for sql in sqls)).from_arrow(pa.Table.from_batches([columns]))
         table = table_of(source.project(select), sqls)
     except (duckdb.Error, TooLarge) as error:
-        raise EvaluationError(str(error).strip()) from error
+        raise EvaluationError(_message(str(error).strip(), columns, sqls)) from error
     return table.combine_chunks().to_batches()[0]
+
+
+def _message(message: str, columns: pa.RecordBatch, sqls: Sequence[str]) -> str:
+    """Returns an error of DuckDB for users. For a function of the app it names the first row on which it fails."""
+    if not any(calls_python(sql) for sql in sqls):
+        return message
+    message = with_own_names(message).partition(MADE_BY)[2] or with_own_names(message)
+    names = ", ".join(sorted({found for sql in sqls for found in own_calls(sql)}))
+    for sql in sqls:
+        failed = np.flatnonzero(fails(columns, sql))
+        if len(failed):
+            row = columns.slice(int(failed[0]), 1).to_pylist()[0]
+            read = {name: row[name] for name in (f"c{i}" for i in sorted(columns_of(sql))) if name in row}
+            values = ", ".join(f"{value!r}" for value in read.values())
+            return f"function {names} failed: {message}; on the row with the values {values}"
+    return f"function {names} failed: {message}"
+
+
+def fails(columns: pa.RecordBatch, sql: str) -> Mask:
+    """Returns the rows on which an expression fails, by DuckDB's TRY, which gives NULL there."""
+    source = connection(tries=True).from_arrow(pa.Table.from_batches([columns]))
+    found = source.project(f"TRY(({sql}) IS NULL) IS NULL AS failed").to_arrow_table()
+    return as_mask(found.column(0).combine_chunks())
 
 
 def evaluate(columns: pa.RecordBatch, rows: int, exprs: Sequence[Expr]) -> list[pa.Array]:
@@ -74,15 +111,14 @@ def evaluate(columns: pa.RecordBatch, rows: int, exprs: Sequence[Expr]) -> list[
             array = result.column(k)
             wanted = exprs[i].type.arrow
             out[i] = array if array.type == wanted else array.cast(wanted)
-            if pa.types.is_timestamp(wanted):
-                _require_times(out[i])
+            _require_times(out[i])
     return [pa.array([], type=e.type.arrow) if a is None else a for a, e in zip(out, exprs, strict=True)]
 
 
 def _plainly(columns: pa.RecordBatch, rows: int, expr: Expr) -> pa.Array | None:
     """Returns NULLs, or which values of a column are NULL; None for every other expression. Outer joins ask for both
     with every block."""
-    if _NULL.fullmatch(expr.sql):
+    if expr.sql == f"CAST(NULL AS {expr.type.duckdb})":
         return absent(expr.type.arrow, rows)
     test = _NULL_TEST.fullmatch(expr.sql)
     if test is None or int(test[1]) >= columns.num_columns:

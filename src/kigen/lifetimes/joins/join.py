@@ -13,6 +13,7 @@ lifetimes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -128,7 +129,8 @@ class DirectJoin(JoinBase):
         self._by_bound = Expiring(())
 
     def pieces(self, inputs: list[Message], now: int) -> Iterator[tuple[int, Message]]:
-        left, right = inputs
+        # Sides and waiting pairs need the fills in order: they are sorted once.
+        left, right = (replace(block, fills=block.fills.sorted()) if len(block.fills) else block for block in inputs)
         settled = Block.empty(self.node.schema, self._settle(left.fills, right.fills, now))
         for until, found in self._stretches(left, right, now):
             matches = self._in_one_order(found) if self._replicated else found

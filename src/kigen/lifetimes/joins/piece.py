@@ -94,7 +94,7 @@ class Piece:
         holders = chunk.holder[by_holder]
         strict = strictly_ordered(holders)
         if not strict:
-            order = np.argsort(holders)
+            order = np.argsort(holders, kind="stable")  # often a few ordered runs
             by_holder, holders = by_holder[order], holders[order]
             strict = strictly_ordered(holders)
         self._by_holder, self._holders = by_holder, holders

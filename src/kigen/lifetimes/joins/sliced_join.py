@@ -42,8 +42,7 @@ _NOTHING_PUSHED = Pushed((StepArrivals(0, no_ints()), StepArrivals(0, no_ints())
 
 @dataclass(frozen=True)
 class Spans:
-    """Tuples of a stream that a slice skipped because the stream's buffer had no room. By birth, in order, both ends
-    included."""
+    """Tuples of a stream that a slice skipped. By birth, in order, both ends included."""
 
     first: tuple[int, ...] = ()
     last: tuple[int, ...] = ()
@@ -54,8 +53,9 @@ class Spans:
         place = np.searchsorted(np.array(self.first), birth, side="right") - 1
         return (place >= 0) & (birth <= np.array(self.last)[place])
 
-    def added(self, first: int, last: int) -> Spans:
-        return Spans((*self.first, first), (*self.last, last))
+    def added(self, bounds: tuple[int, ...]) -> Spans:
+        """Adds later spans: the first and last birth of each in turn."""
+        return Spans(self.first + bounds[::2], self.last + bounds[1::2])
 
     def since(self, birth: int) -> Spans:
         gone = int(np.searchsorted(self.last, birth)) if self.last else 0

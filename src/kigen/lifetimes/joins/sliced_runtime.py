@@ -4,9 +4,10 @@ its own.
 Tuples are taken in once, at the time of the first slice, which is the task's. A later slice goes as far as its `Move`
 says, never ahead of the slice before it. The queries of a slice are a **branch**: all operators above their share of
 the join, run as in any task (TaskRuntime), over the pairs that the slices up to theirs have found. A tuple that a slice
-skips (its stream's buffer had no room for it) is absent for the queries of the slice: it is in none of their pairs and
-in no other window. Invariant: the lines are those of a task that runs whole, over the tuples that are present for the
-query. Cost: that of the join (kigen.lifetimes.joins.sliced_join), and one step of its operators per branch.
+skips (its stream's buffer had no room for it, or the policy refused it) is absent for the queries of the slice: it is
+in none of their pairs and in no other window. Invariant: the lines are those of a task that runs whole, over the tuples
+that are present for the query. Cost: that of the join (kigen.lifetimes.joins.sliced_join), and one step of its
+operators per branch.
 """
 
 from __future__ import annotations
@@ -37,11 +38,12 @@ from kigen.plan.tasks import Task
 @dataclass(frozen=True)
 class Move:
     """How far a slice goes: up to `until` (FOREVER: to the end of its streams), having run on `tuples` tuples. `absent`
-    has, per stream, the first and last birth of the tuples that it skips."""
+    has, per stream, the first and last birth of the tuples that it skips, then those of the next such span, and so
+    on."""
 
     until: int
     tuples: int = 0
-    absent: dict[str, tuple[int, int]] = field(default_factory=dict)
+    absent: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 class SlicedRuntime:
@@ -112,10 +114,10 @@ class SlicedRuntime:
             targets.append(max(clock, min(wanted, targets[-1])))
         return targets
 
-    def _leave_out(self, place: int, absent: dict[str, tuple[int, int]]) -> None:
+    def _leave_out(self, place: int, absent: dict[str, tuple[int, ...]]) -> None:
         mine = self._absent[place]
-        for stream, (first, last) in absent.items():
-            mine[stream] = mine.get(stream, Spans()).added(first, last)
+        for stream, bounds in absent.items():
+            mine[stream] = mine.get(stream, Spans()).added(bounds)
 
     def _together(self, targets: list[int]) -> list[tuple[int, int]]:
         """Returns the first and last of each group of slices that make the same move, without those that stay."""

@@ -30,6 +30,8 @@ def few_codes(columns: pa.RecordBatch, rows: int) -> tuple[Ints, Ints] | None:
     rows; else None."""
     if rows < _MANY or not columns.num_columns or not any(pa.types.is_string(c.type) for c in columns.columns):
         return None
+    if any(pa.types.is_nested(c.type) for c in columns.columns):
+        return None
     codes, size = np.zeros(rows, dtype=np.int64), 1
     for column in columns.columns:
         if len(column.slice(0, _SAMPLE).unique()) > _SAMPLE // 4:
@@ -53,6 +55,7 @@ class Groups:
         self.key_table = KeyTable(secret)
         self._schema, self._secret = schema, secret
         self._exact = one_to_one(schema)
+        self._plain = not any(column.type.is_nested for column in schema)  # lists and structs are no keys of a dict
         self._parts: list[pa.RecordBatch] = []  # key columns; each part is less than half as long as the one before
         self._rows = 0  # in all parts
         self._row = np.empty(0, dtype=np.int32)  # row in the parts, by slot
@@ -65,7 +68,7 @@ class Groups:
 
     def assign(self, columns: pa.RecordBatch, rows: int) -> Ints:
         """Returns the slot of each row. `columns` are the key columns."""
-        if 0 < rows <= _FEW and self._schema:
+        if 0 < rows <= _FEW and self._schema and self._plain:
             return self._assign_few(columns, rows)
         few = few_codes(columns, rows)
         if few is None:
@@ -165,7 +168,7 @@ class Groups:
 
     def _keys(self, columns: pa.RecordBatch, rows: int) -> Ints:
         every = range(columns.num_columns)
-        if self._exact or not 0 < rows <= _FEW:
+        if self._exact or not self._plain or not 0 < rows <= _FEW:
             return row_keys(columns, rows, every, self._secret)
         values = list(zip(*(plain_values(column) for column in columns.columns), strict=True))
         if any(row not in self._hashed for row in values):

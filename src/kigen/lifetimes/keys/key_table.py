@@ -106,7 +106,7 @@ class KeyTable:
 
     def _take(self, own: Ints, new: Ints) -> None:
         """Takes the offered slots at the positions `new`; the others stay free."""
-        new = np.sort(new)  # the order must not depend on the cells in which keys met
+        new = np.sort(new, kind="stable")  # the order must not depend on the cells in which keys met; a few runs
         slots = own[new]
         left = np.ones(len(own), dtype=np.bool_)
         left[new] = False

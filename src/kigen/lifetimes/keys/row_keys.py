@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from kigen.lifetimes.blocks import Ints, Mask
 from kigen.lifetimes.expressions.evaluation import run
+from kigen.lifetimes.keys.column_hashes import column_hashes
 from kigen.plan.types import Schema, Type
 
 _STEP = 0x9E3779B97F4A7C15
@@ -44,9 +45,9 @@ def row_keys(columns: pa.RecordBatch, rows: int, keys: Sequence[int], secret: in
             return values
     mixed = np.full(rows, _scrambled(secret), dtype=np.uint64)
     hashed = [k for k in keys if not _is_integer(columns.column(k).type)]
-    texts = dict(zip(hashed, _hashes(columns, hashed), strict=True))
+    hashes = column_hashes(columns, hashed)
     for place, k in enumerate(keys):
-        values = texts.get(k)
+        values = hashes.get(k)
         if values is None:
             values = _integers(columns.column(k), null_key(secret))
             assert values is not None
@@ -71,14 +72,6 @@ def _integers(column: pa.Array, null: int) -> Ints | None:
     return np.asarray(values.to_numpy(zero_copy_only=False))
 
 
-def _hashes(columns: pa.RecordBatch, keys: list[int]) -> list[Ints]:
-    """Returns DuckDB's hash of each column by itself. It gives equal values of a type (0.0 and -0.0) equal numbers."""
-    if not keys:
-        return []
-    found = run(columns, [f"hash(c{k})" for k in keys])
-    return [np.asarray(found.column(i).to_numpy(zero_copy_only=False)).view(np.int64) for i in range(len(keys))]
-
-
 def _scrambled(value: int) -> int:
     """Returns a 64-bit number that depends on every bit of `value` (splitmix64)."""
     value = (value + _STEP) & _LOW
@@ -96,6 +89,10 @@ def equal_rows(left: Sequence[pa.Array], right: Sequence[pa.Array], rows: int) -
 
 
 def _equal(a: pa.Array, b: pa.Array) -> Mask:
+    if pa.types.is_nested(a.type):  # DuckDB knows how lists and structs compare
+        pair = pa.RecordBatch.from_arrays([a, b], names=["c0", "c1"])
+        same = run(pair, ["c0 IS NOT DISTINCT FROM c1"]).column(0) if len(a) else pa.array([], pa.bool_())
+        return np.asarray(same.to_numpy(zero_copy_only=False), dtype=np.bool_)
     equal = pc.equal(a, b)
     if pa.types.is_floating(a.type):
         equal = pc.or_(equal, pc.and_(pc.is_nan(a), pc.is_nan(b)))
@@ -106,14 +103,24 @@ def _equal(a: pa.Array, b: pa.Array) -> Mask:
 
 def row_values(row: pa.RecordBatch) -> tuple[Any, ...]:
     """Returns a row as a key of a dict, in which NaN equals NaN."""
-    return tuple(
-        "NaN" if isinstance(v, float) and v != v else v for v in (plain_values(column)[0] for column in row.columns)
-    )
+    return tuple(_hashable(plain_values(column)[0]) for column in row.columns)
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple(_hashable(v) for v in value.values())
+    if isinstance(value, list):
+        return ("list", *(_hashable(v) for v in value))
+    return "NaN" if isinstance(value, float) and value != value else value
 
 
 def plain_values(column: pa.Array) -> list[Any]:
-    """Returns Python values; times are numbers, since Python's own end with the year 9999."""
-    values: list[Any] = (column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    """Returns Python values; times and dates are numbers, since Python's own end with the year 9999."""
+    if pa.types.is_timestamp(column.type) or pa.types.is_time64(column.type):
+        column = column.view(pa.int64())
+    elif pa.types.is_date32(column.type):
+        column = column.view(pa.int32())
+    values: list[Any] = column.to_pylist()
     return values
 
 

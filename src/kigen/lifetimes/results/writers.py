@@ -43,10 +43,10 @@ class ResultWriter(Protocol):
     def load(self, state: State) -> None: ...
 
 
-def writers_of(query: Query, signed: bool, secret: int) -> dict[str, ResultWriter]:
+def writers_of(query: Query, signed: bool, secret: int, replicated: bool = False) -> dict[str, ResultWriter]:
     """Returns what writes the query's results, by the name of the output."""
     if query.sent:
-        return {query.name: SentRows(query)}
+        return {query.name: SentRows(query, every_step=replicated)}
     makers: dict[str, Callable[[], ResultWriter]] = {
         LINES: lambda: Lines(query, signed),
         CHANGES: lambda: Changes(query, signed, secret),

@@ -3,7 +3,8 @@ equal rows on the left and on the right.
 
 The number of copies of a row in the result is a function of the two counts. Where it rises, copies open. Where it
 falls, the oldest copies close, so births and deaths pair by their rank within the row. A copy's id follows from the
-row's serial number and that rank, so there is no table of copies. Both counts lie in one integer (left in the low bits,
+row's serial number and that rank, so there is no table of copies; ids of first copies rise with time, so that those
+above sort them quickly. Both counts lie in one integer (left in the low bits,
 right in the high bits), so one cumulative sum serves both.
 """
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kigen.lifetimes.blocks import FOREVER, Block, Ints, Mask, Signed, no_ints
+from kigen.lifetimes.blocks import FOREVER, HOLDER_BITS, Block, Ints, Mask, Signed, no_ints
 from kigen.lifetimes.chunks import State
 from kigen.lifetimes.keys.groups import Groups
 from kigen.lifetimes.keys.row_keys import mix
@@ -29,6 +30,7 @@ from kigen.plan.logical import Distinct, Except, Intersect, Matching, PlanNode
 Copies = Callable[[Ints, Ints], Ints]  # copies of a row in the result, from its counts on the left and on the right
 _RIGHT = np.int64(1 << 32)
 _LOW = np.int64((1 << 32) - 1)
+_AGAIN = np.int64(1 << 61)  # in the ids of later copies: no id of a first copy has it
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class CountingOperator(Operator):
         self._counts: Ints = no_ints()  # live tuples on the left and, in the high bits, on the right; by slot
         self._born: Ints = no_ints()  # copies opened since the row appeared, by slot
         self._died: Ints = no_ints()  # copies closed since then, by slot
+        self._mixed_ids = False  # states of older versions have ids that are mixed for first copies, too
 
     def step(self, inputs: list[Message], now: int) -> Message:
         sides = [lifecycle.events(message, now) for lifecycle, message in zip(self._inputs, inputs, strict=True)]
@@ -86,12 +89,19 @@ class CountingOperator(Operator):
         died_before[touched] = self._died[touched]
         born = _units(runs, np.flatnonzero(rise > 0), rise, self._born)
         died = _units(runs, np.flatnonzero(rise < 0), -rise, self._died)
-        serial = self._groups.key_table.serial
-        born_id, died_id = (mix(serial[u.slot], u.rank, self._number) for u in (born, died))
+        born_id, died_id = self._ids(born), self._ids(died)
         close, earlier = _pair(born, died, died_before)
         opened = Opened(self._groups.columns_of(born.slot), born.time, close, born_id)
         columns = self._groups.columns_of(died.slot) if self._signed else None
         return opened, Closed(columns, died.time, died_id, earlier)
+
+    def _ids(self, units: _Units) -> Ints:
+        serial = self._groups.key_table.serial[units.slot]
+        again = units.rank > 0
+        if not self._mixed_ids and not bool(again.any()):
+            return serial + (self._number << HOLDER_BITS)
+        mixed = mix(serial, units.rank, self._number)
+        return mixed if self._mixed_ids else np.where(again, mixed | _AGAIN, serial + (self._number << HOLDER_BITS))
 
     @property
     def next_event(self) -> int:
@@ -112,6 +122,7 @@ class CountingOperator(Operator):
             "counts": self._counts,
             "born": self._born,
             "died": self._died,
+            "mixed_ids": self._mixed_ids,
         }
 
     def load(self, state: State) -> None:
@@ -119,6 +130,7 @@ class CountingOperator(Operator):
             lifecycle.load(saved)
         self._groups.load(state["groups"])
         self._counts, self._born, self._died = (state[k].copy() for k in ("counts", "born", "died"))
+        self._mixed_ids = state.get("mixed_ids", True)
 
 
 def _units(runs: Runs, which: Ints, amount: Ints, counter: Ints) -> _Units:

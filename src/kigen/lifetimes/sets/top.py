@@ -7,7 +7,8 @@ instant add up, and equal rows are copies of one row: a line is never cut becaus
 Without groups, only the *front* is looked at: the rows whose first key is not beyond a bound. The bound is chosen so
 that the front has some sqrt(rows) rows more than needed; it is chosen again when deaths have used them up, or when the
 front has grown too much. So a step costs its events and the front, not the window. With `LIMIT n BY`, a step also
-looks at the rows of the groups that it touches.
+passes over the rows of the groups that it touches, and leaves out those that cannot be among the first
+(kigen.lifetimes.sweeps.standing).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from kigen.lifetimes.sets.counting import CountingOperator
 from kigen.lifetimes.sweeps.kth_alive import kth_alive
 from kigen.lifetimes.sweeps.lifecycle import Events
 from kigen.lifetimes.sweeps.row_order import coarse_key, row_ranks
+from kigen.lifetimes.sweeps.standing import first_standing
 from kigen.lifetimes.sweeps.sweep import Runs, changes, group_runs
 from kigen.plan.logical import TopN
 
@@ -93,11 +95,16 @@ class TopOperator(CountingOperator):
             np.add.at(self._rows_of_group, self._group[slots], 1)
 
     def _grouped(self, touched: Ints, events: Events) -> tuple[Ints, Events]:
-        """Returns all rows of the groups that the step touches, and its events."""
+        """Returns the rows of the groups that the step touches that may be among the first, and its events."""
         chosen = np.zeros(self._by.key_table.capacity, dtype=np.bool_)
         chosen[self._group[touched]] = True
         live = np.flatnonzero(self._counts > 0)
-        return self._different(live[chosen[self._group[live]]], touched), events
+        live = live[chosen[self._group[live]]]
+        stands = np.ones(len(self._counts), dtype=np.bool_)
+        stands[touched] = False
+        count = self._top.offset + self._top.limit
+        first = first_standing(stands[live], self._group[live], self._coarse[live], count)
+        return self._different(live[first], touched), events
 
     def _within_bound(self, events: Events) -> tuple[Ints, Events]:
         """Returns the rows within the bound, and the events of these rows. Raises the bound first, if deaths would

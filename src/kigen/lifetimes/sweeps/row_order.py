@@ -11,8 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kigen.lifetimes.blocks import Ints
+from kigen.lifetimes.aggregates.decimals import words_of
+from kigen.lifetimes.blocks import Ints, Mask
+from kigen.lifetimes.expressions.evaluation import run
 from kigen.plan.logical import BIRTH, SortKey
+
+_LONGEST_WORD = 18  # digits of a decimal that fit into 64 bits
 
 
 def row_ranks(columns: Sequence[pa.Array], keys: Sequence[SortKey], birth: Ints) -> Ints:
@@ -24,10 +28,11 @@ def row_ranks(columns: Sequence[pa.Array], keys: Sequence[SortKey], birth: Ints)
             parts.append(~birth if key.descending else birth)
             continue
         column = columns[key.column]
+        values = ordered_integers(column)
         if column.null_count:
             null = np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=np.int64)
             parts.append(-null if key.nulls_first else null)
-        values = ordered_integers(column)
+            values = np.where(null, 0, values)
         parts.append(~values if key.descending else values)
     order = np.lexsort(parts[::-1]) if parts else np.arange(len(birth))
     ranks = np.empty(len(order), dtype=np.int64)
@@ -35,15 +40,33 @@ def row_ranks(columns: Sequence[pa.Array], keys: Sequence[SortKey], birth: Ints)
     return ranks
 
 
+def key_changes(columns: Sequence[pa.Array], keys: Sequence[SortKey], rows: int) -> Mask:
+    """Returns which rows differ from the row before in a key; NULL equals NULL."""
+    out = np.zeros(rows, dtype=np.bool_)
+    for key in keys:
+        column = columns[key.column]
+        values = ordered_integers(column)
+        apart = values[1:] != values[:-1]
+        if column.null_count:
+            null = np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=np.bool_)
+            apart = np.where(null[1:] | null[:-1], null[1:] != null[:-1], apart)
+        out[1:] |= apart
+    return out
+
+
 def ordered_integers(column: pa.Array) -> Ints:
     """Returns integers in the order of the values; NULL has any. Those of text only compare within this column."""
     kind = column.type
-    if pa.types.is_string(kind):
-        return ranked(column)[0]
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int64())
-    elif pa.types.is_timestamp(kind):
+    elif pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
         column = column.view(pa.int64())
+    elif pa.types.is_date32(kind):
+        column = column.view(pa.int32()).cast(pa.int64())
+    elif pa.types.is_decimal(kind) and kind.precision <= _LONGEST_WORD:
+        return words_of(column)[0].view(np.int64)
+    elif not pa.types.is_integer(kind) and not pa.types.is_floating(kind):
+        return ranked(column)[0]
     filled = pc.fill_null(column, 0) if column.null_count else column
     values = np.asarray(filled.to_numpy(zero_copy_only=False))
     if not pa.types.is_floating(kind):
@@ -56,6 +79,8 @@ def ordered_integers(column: pa.Array) -> Ints:
 def ranked(column: pa.Array) -> tuple[Ints, pa.Array]:
     """Returns ranks (0 is the least, -1 stands for NULL) and the distinct values by rank. NaN is the greatest; strings
     compare as UTF-8 bytes."""
+    if pa.types.is_nested(column.type):
+        return _ranked_by_duckdb(column)
     if pa.types.is_boolean(column.type):
         ranks, values = ranked(column.cast(pa.int8()))
         return ranks, values.cast(pa.bool_())
@@ -72,10 +97,32 @@ def ranked(column: pa.Array) -> tuple[Ints, pa.Array]:
     return rank_of[codes], values.take(pa.array(order))
 
 
+def _ranked_by_duckdb(column: pa.Array) -> tuple[Ints, pa.Array]:
+    """Ranks lists and structs, whose order only DuckDB knows."""
+    rows = pa.RecordBatch.from_arrays([column], names=["c0"])
+    if not len(column):
+        return np.empty(0, dtype=np.int64), column
+    found = run(rows, ["dense_rank() OVER (ORDER BY c0 NULLS LAST) - 1", "row_number() OVER ()"])
+    order = np.asarray(found.column(1).to_numpy(zero_copy_only=False), dtype=np.int64) - 1
+    ranks = np.empty(len(column), dtype=np.int64)
+    ranks[order] = np.asarray(found.column(0).to_numpy(zero_copy_only=False), dtype=np.int64)
+    ranks[np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=np.bool_)] = -1
+    row_of = np.zeros(int(ranks.max()) + 1, dtype=np.int64)
+    row_of[ranks[ranks >= 0]] = np.flatnonzero(ranks >= 0)
+    return ranks, column.take(pa.array(row_of))
+
+
 def coarse_key(column: pa.Array, key: SortKey) -> Ints:
     """Returns numbers that never contradict the order of a key, and that compare with those of other columns of its
-    type. Different values may have one number: texts have that of their first eight bytes."""
-    values = _first_bytes(column) if pa.types.is_string(column.type) else ordered_integers(column)
+    type. Different values may have one number: texts have that of their first eight bytes, lists and structs have 0."""
+    kind = column.type
+    if pa.types.is_nested(kind):
+        values = np.zeros(len(column), dtype=np.int64)
+    elif pa.types.is_decimal(kind) and kind.precision > _LONGEST_WORD:
+        values = words_of(column)[1]
+    else:
+        texts = pa.types.is_string(kind) or pa.types.is_binary(kind)
+        values = _first_bytes(column) if texts else ordered_integers(column)
     if key.descending:
         values = ~values
     if column.null_count:

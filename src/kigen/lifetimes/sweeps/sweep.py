@@ -14,6 +14,10 @@ import numpy as np
 
 from kigen.lifetimes.blocks import Ints, Mask
 
+_FEW = 256  # events: any sort is quick
+_FEW_SLOTS = 1 << 16  # numpy sorts numbers of 16 bits by counting
+_LONG_RUN = 8  # average length of runs for which a merging sort is faster
+
 
 @dataclass(frozen=True)
 class Runs:
@@ -61,22 +65,47 @@ class Runs:
 
 
 def group_runs(slot: Ints, time: Ints) -> Runs:
-    """Groups events into runs. Slots must be below 2**31: slot and rank in time are packed into one integer, which
-    sorts many times faster than two keys."""
-    count = len(slot)
-    # Times mostly are a few sorted runs, which a stable sort merges cheaply.
-    order = None if bool(np.all(time[1:] >= time[:-1])) else np.argsort(time, kind="stable")
-    bits = max(count - 1, 1).bit_length()
-    packed = ((slot if order is None else slot[order]) << bits) | np.arange(count)
-    packed.sort()
-    places = packed & ((1 << bits) - 1)
-    slots = packed >> bits
-    order = places if order is None else order[places]
-    times = time[order]
+    """Groups events into runs. Slots must be below 2**31."""
+    order = _order(slot, time)
+    slots, times = slot[order], time[order]
     new_slot = changes(slots)
     new_run = new_slot | changes(times)
     begin = np.flatnonzero(new_run)
     return Runs(order, begin, slots[begin], times[begin], new_slot[begin])
+
+
+def _order(slot: Ints, time: Ints) -> Ints:
+    """Returns the order of events by slot and time; events of one slot and time keep theirs.
+
+    A stable sort merges what is ordered already, and slots often are: those of new keys follow one another. Few
+    different slots are sorted by counting. For all others, slot and rank in time are packed into one integer, which
+    sorts many times faster than two keys."""
+    count = len(slot)
+    greatest = int(slot.max()) if count > _FEW else 0
+    if greatest >= _FEW_SLOTS:
+        first = int(time.min())
+        width = (int(time.max()) - first).bit_length()
+        if greatest.bit_length() + width < 63:
+            key = (slot << width) | (time - first)
+            if _few_turns(key):
+                return np.argsort(key, kind="stable")
+    # Times mostly are a few sorted runs, too.
+    by_time = None if bool(np.all(time[1:] >= time[:-1])) else np.argsort(time, kind="stable")
+    slots = slot if by_time is None else slot[by_time]
+    if count > _FEW and greatest < _FEW_SLOTS:
+        places: Ints = np.argsort(slots.astype(np.uint16), kind="stable")
+    else:
+        bits = max(count - 1, 1).bit_length()
+        packed = (slots << bits) | np.arange(count)
+        packed.sort()
+        places = packed & ((1 << bits) - 1)
+    return places if by_time is None else by_time[places]
+
+
+def _few_turns(values: Ints) -> bool:
+    """Whether the values are long rising and falling runs."""
+    falls = values[1:] < values[:-1]
+    return int(np.count_nonzero(falls[1:] != falls[:-1])) * _LONG_RUN <= len(values)
 
 
 def changes(values: Ints) -> Mask:

@@ -15,7 +15,7 @@ from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.operator_spec import OperatorContext, OperatorSpec
 from kigen.lifetimes.windows.kinds import make_window
 from kigen.lifetimes.windows.window_operators import UnboundedWindow, WindowOperator
-from kigen.plan.logical import Table, Window, WindowKind
+from kigen.plan.logical import Window
 
 
 class NegativeWindow(Operator):
@@ -87,14 +87,10 @@ def _ids(chunk: Chunk) -> Ints:
     return chunk.holder if chunk.key is None else chunk.key
 
 
-def _build(node: Window, task: OperatorContext) -> Operator:
+def build_window(node: Window, task: OperatorContext) -> Operator:
+    """Builds a window for the method of the task."""
     window = make_window(node, task.number, task.secret)
     return NegativeWindow(window, task.number) if task.signed else window
 
 
-def _build_table(node: Table, task: OperatorContext) -> Operator:
-    return _build(Window(node.child, WindowKind.UNBOUNDED), task)
-
-
-WINDOW = OperatorSpec(Window, _build)
-TABLE = OperatorSpec(Table, _build_table)
+WINDOW = OperatorSpec(Window, build_window)
