@@ -5,7 +5,9 @@ A node's part is an app of its own: the queries whose results are wanted there, 
 nodes need from it, which goes `INTO link`. What comes from elsewhere is a stream `FROM link`: a `Scan` if it is a
 stream, `Received` if it is a relation. Invariant: the parts together give, for every query, the lines of the whole, and
 each operator runs on the node that the placement names. Deadlines of the parts count from the arrival of a tuple at its
-first node: the deadline of a sent stream is the latest time at which it must be there.
+first node: the deadline of a sent stream is the latest time at which it must be there. What gives rows periodically
+ends with its query: on a node that does not read all streams of the query it gets clocks of the others
+(`kigen.placement.clocks`). What only FIRM queries need is sent FIRM: a node drops what cannot be in time at the end.
 """
 
 from __future__ import annotations
@@ -13,19 +15,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from kigen.placement.clocks import clock_name, clock_plan, is_periodic, other_streams, periodic_name
 from kigen.placement.from_plan import PlacedPlan
 from kigen.placement.network import Network, Route, arrival_us
 from kigen.placement.nodes_file.entries import NodesFile
 from kigen.placement.result import Placement
 from kigen.placement.tasks import finish_us
-from kigen.plan.logical import LINK, App, Connector, PlanNode, Query, Received, Scan, SourceStream
+from kigen.plan.logical import LINK, App, Clocked, Connector, PlanNode, Query, Received, Scan, SourceStream
 from kigen.plan.rebuild import with_children
 
 _NUMBERS = 1 << 15  # operators per node
-
-
-class CannotCut(ValueError):
-    """The plan cannot be divided in this way. The message says which operators to pin to which node."""
 
 
 @dataclass(frozen=True)
@@ -82,16 +81,16 @@ class _Cutter:
         }
         self._queries: dict[str, list[Query]] = {n.name: [] for n in nodes.nodes}
         self._asked: set[tuple[str, str]] = set()
-        self._waiting: list[tuple[str, PlanNode, str]] = []  # stream, its plan, who needs it
+        self._tables = tuple(s.name for s in app.streams if s.table)
+        self._waiting: list[tuple[str, PlanNode, str, Query]] = []  # stream, its plan, who needs it, for which query
 
     def parts(self) -> dict[str, NodePart]:
         for query in self._app.queries:
             at = self._wanted[query.name]
             here = self._host(query.root, at) == at
-            whole = all(self._host(n, at) == at for n in query.root.walk())
-            local = self._local(query.root, at)
+            local = self._local(query.root, at, query)
             cost = self._cost(query, at) if here else None
-            self._queries[at].append(replace(query, root=local, cost_us=cost, firm=query.firm and whole))
+            self._queries[at].append(replace(query, root=local, cost_us=cost))
         while self._waiting:
             self._provide(*self._waiting.pop(0))
         self._set_levels()
@@ -117,23 +116,43 @@ class _Cutter:
             self._queries[at] = [replace(query, level=level(query, at)) for query in queries]
 
     def _host(self, node: PlanNode, at: str) -> str:
-        """Returns where a node of the plan is computed, if `at` needs it."""
-        if not isinstance(node, Scan):
+        """Returns where a node of the plan is computed, if `at` needs it. A clock is made where its stream is read."""
+        if node in self._names:
             return self._placed.nodes[self._names[node]]
+        if not isinstance(node, Scan):
+            return self._host(node.children[0], at)
         born = self._born[node.stream]
         return at if at in born else self._route(node.stream, born, at)[0][0]
 
-    def _local(self, node: PlanNode, at: str) -> PlanNode:
-        """Returns the plan as it runs at a node."""
+    def _local(self, node: PlanNode, at: str, query: Query) -> PlanNode:
+        """Returns the plan as it runs at a node, for a query."""
         if self._host(node, at) == at:
-            return node if isinstance(node, Scan) else with_children(node, lambda child: self._local(child, at))
-        name = node.stream if isinstance(node, Scan) else self._names[node]
+            return node if isinstance(node, Scan) else with_children(node, lambda child: self._local(child, at, query))
+        if isinstance(node, Scan):
+            return self._linked(node.stream, node, at, query)
+        name = self._names[node]
+        if is_periodic(node):
+            name = periodic_name(name, node, query, self._app.queries, self._tables)
+        return self._linked(name, node, at, query)
+
+    def _linked(self, name: str, node: PlanNode, at: str, query: Query) -> PlanNode:
+        """Returns what stands at a node for a part of the plan that is made elsewhere."""
         if (name, at) not in self._asked:
             self._asked.add((name, at))
-            self._waiting.append((name, node, at))
+            self._waiting.append((name, node, at, query))
         return Scan(name, node.schema) if node.is_stream else Received(name, node.schema)
 
-    def _provide(self, name: str, node: PlanNode, at: str) -> None:
+    def _clocked(self, local: PlanNode, node: PlanNode, at: str, query: Query) -> PlanNode:
+        """Adds clocks to what cannot end by itself, of the streams of the query that it does not read."""
+        others = other_streams(node, query, self._tables) if is_periodic(local) else ()
+        clocks = []
+        for scan in others:
+            plan = clock_plan(scan)
+            here = self._host(scan, at) == at
+            clocks.append(plan if here else self._linked(clock_name(scan.stream), plan, at, query))
+        return Clocked(local, tuple(clocks)) if clocks else local
+
+    def _provide(self, name: str, node: PlanNode, at: str, query: Query) -> None:
         """Makes the stream where it is placed, and sends it along its route to `at`."""
         host = self._host(node, at)
         self._parts[at].used.add(name)
@@ -146,8 +165,7 @@ class _Cutter:
         if name in self._parts[host].made:
             return
         self._parts[host].made[name] = SentStream(node)
-        self._check(name, node)
-        deadline = self._finish.get(name)
+        deadline = self._finish.get(self._names.get(node, name))
         costs = [
             c
             for q in self._app.queries
@@ -155,20 +173,18 @@ class _Cutter:
         ]
         link = Connector(LINK, (("queue", name),))
         cost = sum(costs) if costs else None
+        local = self._clocked(self._local(node, host, query), node, host, query)
+        drop_us = self._worthless_us(node, host)
         self._queries[host].append(
-            Query(name, self._local(node, host), deadline_us=deadline or None, cost_us=cost, into=link)
+            Query(name, local, deadline or drop_us, drop_us is not None, cost, into=link, drop_us=drop_us)
         )
 
-    def _check(self, name: str, node: PlanNode) -> None:
-        """Refuses to send a periodic RSTREAM that is not a query's own result.
-
-        It gives a row at every multiple of a span, so its node cannot know where it ends.
-        """
-        if any(n.acts_periodically for n in node.walk()) and all(q.root != node for q in self._app.queries):
-            raise CannotCut(
-                f"'{name}' holds a periodic RSTREAM, and its reader is on another node: pin both to one node, "
-                f'with [operators."{name}"] and below it nodes = [...]'
-            )
+    def _worthless_us(self, node: PlanNode, host: str) -> int | None:
+        """Returns after how long a tuple is worthless to all queries that need it: it cannot be in time where their
+        results are wanted. None: one of them is not FIRM."""
+        users = [q for q in self._app.queries if node in q.root.walk()]
+        left = [q.deadline_us - self._network.delay_us(host, self._wanted[q.name]) for q in users if q.deadline_us]
+        return round(max(left)) if users and all(q.firm for q in users) else None
 
     def _way(self, name: str, source: str, target: str) -> Route:
         return self._route(name, (source,), target)
@@ -201,6 +217,25 @@ class _Cutter:
                 yield SourceStream(
                     name, sent.plan.schema, Connector(LINK, (("queue", name), ("relation", not sent.is_stream)))
                 )
+
+
+def parts_below(parts: Mapping[str, NodePart]) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
+    """Returns, for each query of the whole, what is sent for it on its way: the node, and the names of all that the
+    node makes for it from the same streams."""
+    made = {q.name: (node, q) for node, part in parts.items() for q in part.app.queries if q.sent}
+    found: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
+    for query in (q for part in parts.values() for q in part.app.queries if not q.sent):
+        below, waiting = dict[str, None](), list(query.streams)
+        while waiting:
+            name = waiting.pop()
+            if name in made and name not in below:
+                below[name] = None
+                waiting += made[name][1].streams
+        alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        for name in below:
+            alike.setdefault((made[name][0], made[name][1].streams), []).append(name)
+        found[query.name] = [(node, tuple(names)) for (node, _), names in alike.items()]
+    return found
 
 
 def parts_used(parts: Mapping[str, NodePart]) -> list[str]:

@@ -20,6 +20,8 @@ from kigen.plan import logical as plan
 from kigen.plan.tasks import extract_tasks
 from kigen.plan.types import Schema, Type
 
+_NARROW = (Type.BOOLEAN, Type.BIGINT, Type.DOUBLE, Type.TIMESTAMP, Type.DATE, Type.TIME)  # types of 8 bytes
+
 # Relative cost per tuple and kind of operator. `_SELECTIVITY`: guessed tuples out per tuple in.
 _WEIGHT = {
     "window": 1.0,
@@ -179,7 +181,7 @@ def _bytes(schema: Schema, is_stream: bool) -> float:
     """Returns the bytes of a tuple in Arrow: 8 per value (more for strings), one time for a stream, two for a
     relation.
     """
-    return sum(16.0 if c.type is Type.STRING else 8.0 for c in schema) + (8.0 if is_stream else 16.0)
+    return sum(8.0 if c.type in _NARROW else 16.0 for c in schema) + (8.0 if is_stream else 16.0)
 
 
 def _costs(app: plan.App, names: dict[plan.PlanNode, str], profile: Profile | None) -> dict[str, float]:

@@ -1,10 +1,12 @@
 """Costs of tasks as workers measure them: for each task a part per round, A, and a part per tuple, c.
 
-A worker reports what it spent on each task of a round: A + n * c. Two numbers per task are learnt from that by
-recursive least squares, apart from all other tasks. The noise of a measurement is taken as relative to its length. A
-surprise counts for at most `CLIP` standard deviations, and estimates keep a little variance for ever (`DRIFT`), more
-when surprises agree, so that they follow a machine that changes. A task without measurements borrows from the others:
-their mean A, and the factor by which their tuple costs differ from the guesses.
+A worker reports what it spent on each task of a round: A + n * c. Two numbers per task are learnt from that by weighted
+least squares over its last few dozen measurements, apart from all other tasks. A task that always has equally many
+tuples cannot tell A from c, so both have a first guess that counts as a measurement: A is that of the other tasks, and
+c is the user's guess times the factor by which the others differ from theirs. The noise of a measurement is taken as
+relative to its length. A surprise counts for at most `CLIP` standard deviations, unless surprises agree. A task's first
+measurement counts little: its code was cold. Measurements of a task that is not taken any more lose their weight, so
+that a wrong estimate cannot be the reason for its own survival.
 
 Invariant: estimates are never negative. Cost: some microseconds per task of a round.
 """
@@ -20,66 +22,100 @@ import numpy as np
 from kigen.schedule.policy_interface import Floats, Grant
 
 CLIP = 3.0
-DRIFT = 0.01  # expected relative change of an estimate between two rounds
+_KEPT = 0.97  # weight of a measurement when the next one comes
 _NOISE, _NOISE_US = 0.2, 20.0  # spread of a measurement: relative, and at least
-_UNSURE = 2.0  # relative error of the first guess of A
+_ALIKE = 0.5  # relative spread of A between tasks
 _UNSURE_US = 100.0  # least error of the first guess of a tuple's cost
 _LEAST_US = 1e-3
+_COLD = 5.0  # times as much noise in the first measurement
+_STALE, _STALE_KEPT = 16, 0.25  # rounds without a measurement after which the weight of earlier ones falls by this
+_SMOOTH = 0.05  # weight of a task's newest A in the mean of all
 _ROUNDS = 32  # rounds that the fixed cost is learnt from
+
+
+_Sums = tuple[float, float, float, float, float]
 
 
 class MeasuredCosts:
     """Estimates for all tasks of a run. `tasks_us` is A and `tuples_us` is c, per task."""
 
     def __init__(self, guesses_us: Floats, task_us: Floats, doubt: float) -> None:
-        self._guesses_us = guesses_us.copy()
+        self._guesses_us, self._doubt = guesses_us.copy(), doubt
         self.tasks_us, self.tuples_us = task_us.copy(), guesses_us.copy()
+        self._mean_us = float(task_us.mean()) if len(task_us) else 0.0  # A over tasks
+        self._factor = 1.0  # by which tuples cost more than was guessed, over tasks
         self._seen = np.zeros(len(guesses_us), bool)
-        self._spreads = [
-            (max((_UNSURE * a) ** 2, _NOISE_US**2), 0.0, max((doubt * c) ** 2, _UNSURE_US**2))
-            for a, c in zip(task_us.tolist(), guesses_us.tolist(), strict=True)
-        ]  # per task: variance of A, covariance, variance of c
+        self._sums: list[_Sums] = [(0.0, 0.0, 0.0, 0.0, 0.0)] * len(guesses_us)  # of weights, n, n^2, time and n * time
         self._bias = [0.0] * len(guesses_us)
+        self._round, self._last = 0, np.zeros(len(guesses_us), np.int64)  # rounds so far, and at the last measurement
+        self.spreads_us = np.maximum(doubt * guesses_us, _UNSURE_US)  # standard deviations of the costs per tuple
 
     def observe(self, admitted: Sequence[Grant], elapsed_us: Sequence[float]) -> None:
         """Learns that these grants took so long, each by itself."""
+        self._round += 1
         for (task, count), took_us in zip(admitted, elapsed_us, strict=True):
             if count > 0 and took_us >= 0 and math.isfinite(took_us):
-                self._seen[task] = True
                 self._learn(task, float(count), float(took_us))
-        if not self._seen.all() and self._seen.any():
-            self._lend()
+                self._seen[task], self._last[task] = True, self._round
+        if not self._seen.any():
+            return
+        for task in np.flatnonzero(self._seen & (self._round - self._last >= _STALE)).tolist():
+            self._sums[task], self._last[task] = _scaled(self._sums[task], _STALE_KEPT), self._round
+            self._estimate(task)
+        self._factor = float(np.median(self.tuples_us[self._seen] / self._guesses_us[self._seen]))
+        if not self._seen.all():  # the tasks without measurements borrow from the others
+            self.tasks_us[~self._seen] = self.tasks_us[self._seen].mean()
+            self.tuples_us[~self._seen] = np.maximum(self._guesses_us[~self._seen] * self._factor, _LEAST_US)
 
     def _learn(self, task: int, count: float, took_us: float) -> None:
-        a, c = float(self.tasks_us[task]), float(self.tuples_us[task])
-        var_a, both, var_c = self._spreads[task]
-        with_a, with_c = var_a + count * both, both + count * var_c  # covariances with the measurement
-        total = with_a + count * with_c + (_NOISE * (a + count * c) + _NOISE_US) ** 2
-        deviation = math.sqrt(total)
-        surprise = max(-CLIP * deviation, min(CLIP * deviation, took_us - a - count * c))
-        a = max(a + with_a * surprise / total, 0.0)
-        c = max(c + with_c * surprise / total, _LEAST_US)
-        self.tasks_us[task], self.tuples_us[task] = a, c
-        var_a = max(var_a - with_a * with_a / total, 0.0) + (DRIFT * a) ** 2
-        var_c = max(var_c - with_c * with_c / total, 0.0) + (DRIFT * c) ** 2
-        self._bias[task] += 0.2 * (surprise / deviation - self._bias[task])
-        if abs(self._bias[task]) > 1.0:  # surprises that keep their sign are no noise: the costs have changed
-            var_a, var_c = var_a + (0.3 * a) ** 2, var_c + (0.3 * c) ** 2
+        expected_us = float(self.tasks_us[task] + count * self.tuples_us[task])
+        noise_us = _NOISE * expected_us + _NOISE_US
+        if self._seen[task]:
+            took_us = self._clipped(task, took_us, expected_us, noise_us)
+        else:
+            noise_us *= _COLD
+        weight = 1.0 / (noise_us * noise_us)
+        all_, n, nn, t, nt = _scaled(self._sums[task], _KEPT)
+        self._sums[task] = (
+            all_ + weight,
+            n + weight * count,
+            nn + weight * count * count,
+            t + weight * took_us,
+            nt + weight * count * took_us,
+        )
+        self._estimate(task)
+        self._mean_us += _SMOOTH * (float(self.tasks_us[task]) - self._mean_us)
+
+    def _estimate(self, task: int) -> None:
+        """Solves for A and c of a task."""
+        all_, n, nn, t, nt = self._sums[task]
+        guess_us = float(self._guesses_us[task]) * self._factor
+        sure_a = 1.0 / (_ALIKE * self._mean_us + _NOISE_US) ** 2
+        sure_c = 1.0 / max(self._doubt * guess_us, _UNSURE_US) ** 2
+        all_, t, nn, nt = all_ + sure_a, t + sure_a * self._mean_us, nn + sure_c, nt + sure_c * guess_us
+        determinant = all_ * nn - n * n
+        a, c = (t * nn - n * nt) / determinant, (all_ * nt - n * t) / determinant
+        if a < 0:
+            a, c = 0.0, nt / nn
+        elif c < _LEAST_US:
+            a, c = t / all_, _LEAST_US
+        self.tasks_us[task], self.tuples_us[task] = a, max(c, _LEAST_US)
+        self.spreads_us[task] = math.sqrt(all_ / determinant)
+
+    def _clipped(self, task: int, took_us: float, expected_us: float, noise_us: float) -> float:
+        """Limits a surprise. Surprises that keep their sign are no noise: the costs have changed."""
+        surprise = (took_us - expected_us) / noise_us
+        self._bias[task] += 0.2 * (max(-CLIP, min(CLIP, surprise)) - self._bias[task])
+        if abs(self._bias[task]) > 1.0:
+            self._sums[task] = _scaled(self._sums[task], 0.5)
             self._bias[task] *= 0.5
-        limit = math.sqrt(var_a * var_c)
-        self._spreads[task] = var_a, max(-limit, min(limit, both - with_a * with_c / total)), var_c
+            return took_us
+        return expected_us + max(-CLIP, min(CLIP, surprise)) * noise_us
 
-    def _lend(self) -> None:
-        """Gives the tasks without measurements what the others have taught."""
-        seen = self._seen
-        self.tasks_us[~seen] = self.tasks_us[seen].mean()
-        factor = float(self.tuples_us[seen].sum() / self._guesses_us[seen].sum())
-        self.tuples_us[~seen] = np.maximum(self._guesses_us[~seen] * factor, _LEAST_US)
 
-    @property
-    def spreads_us(self) -> Floats:
-        """Standard deviations of the costs per tuple."""
-        return np.asarray(np.sqrt([var_c for _, _, var_c in self._spreads]), np.float64)
+def _scaled(sums: _Sums, factor: float) -> _Sums:
+    all_, n, nn, t, nt = sums
+    return factor * all_, factor * n, factor * nn, factor * t, factor * nt
 
 
 class FixedCost:

@@ -39,9 +39,9 @@ class PolicySettings:
     overload: str = "product"  # what pack prefers in overload
     protected: float = PROTECTED_LOAD
     beta: float = 0.05  # mandf: load from which FIFO is used; admandf: initial value
-    period_us: float = 500_000.0  # mandf, admandf: how often they measure
-    ahead: float = 1.0  # mandf, admandf: how many periods they look ahead for losses
-    length_us: float | None = None  # length of a batch of slices; None: five fixed costs, limited by the deadlines
+    period_us: float = 500_000.0  # mandf, admandf, salvage: how often they measure
+    ahead: float | None = None  # how far to look ahead: mandf, admandf 1 period, salvage 1.2 buffers
+    length_us: float | None = None  # length of a round of slices; None: what its costs demand
     may_drop: bool = True  # False (--drain): nothing is dropped, not even under FIRM
 
 

@@ -34,6 +34,12 @@ class ScheduledTask:
     deadline_us: float | None = None  # counted from arrival; None: no deadline
     firm: bool = False  # a late result is worthless, so tuples that cannot make the deadline may be dropped
     cost_us: float = 10.0  # per tuple; a first guess, used before anything was measured
+    drop_us: float | None = None  # FIRM: a tuple is worthless only after this time; None: after the deadline
+
+    @property
+    def spare_us(self) -> float:
+        """Returns how long after its deadline a FIRM tuple is still worth something."""
+        return 0.0 if self.deadline_us is None or self.drop_us is None else max(0.0, self.drop_us - self.deadline_us)
 
 
 @dataclass(slots=True)
@@ -60,6 +66,7 @@ class Completion:
     admitted: Sequence[Grant]
     missed: int = 0  # admitted tuples whose results came after their deadline
     task_elapsed_us: Sequence[float] | None = None  # per grant: what the worker spent on that task; None: not measured
+    recording_us: float = 0.0  # how long results take from the end of their batch until they count as delivered
 
 
 class Policy(ABC):

@@ -8,7 +8,6 @@ from kigen.schedule.adaptive.adaptivity_controller import SDMR_READINGS
 from kigen.schedule.adaptive.priority_manager import RULES
 from kigen.schedule.packing.pack import OVERLOAD_ORDERS
 from kigen.schedule.policies import POLICY_NAMES, PolicyError, PolicySettings
-from kigen.schedule.slices.salvage import Salvage
 from kigen.schedule.slices.slice_admission import ADMITTED_NAMES
 
 _UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
@@ -21,11 +20,6 @@ _TIMES = {"phi": "phi_us", "window": "window_us", "fixed": "fixed_us", "period":
 def read_policy(text: str) -> tuple[str, PolicySettings]:
     """Parses the text. Raises PolicyError that says what to write."""
     name, _, rest = text.partition(":")
-    if name == Salvage.name:
-        raise PolicyError(
-            f"'{name}' runs in virtual time only (kigen reproduce admandf-p1): write one of "
-            f"{', '.join(ADMITTED_NAMES)} or fifo"
-        )
     if name not in POLICY_NAMES + ADMITTED_NAMES:
         raise PolicyError(f"there is no policy '{name}': write one of {', '.join(POLICY_NAMES + ADMITTED_NAMES)}")
     values: dict[str, object] = {}

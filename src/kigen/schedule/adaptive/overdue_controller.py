@@ -20,6 +20,7 @@ class OverdueController:
     def __init__(self, tasks: Sequence[ScheduledTask], costs: CostModel | None = None) -> None:
         """With `costs`, S(Q) is applied, too."""
         self._firm = [task.firm and task.deadline_us is not None for task in tasks]
+        self._spare_us = [task.spare_us for task in tasks]
         self._costs = costs
 
     def split(self, task: int, batches: list[BasicBatch], now_us: float) -> tuple[int, int]:
@@ -32,7 +33,7 @@ class OverdueController:
         expired = 0
         first = 0
         for batch in batches:
-            if batch.deadline_us >= now_us:
+            if batch.deadline_us + self._spare_us[task] >= now_us:
                 break
             expired += batch.tuples
             first += 1
@@ -54,7 +55,7 @@ class OverdueController:
         for batch in batches:
             kept += batch.tuples
         for index, batch in enumerate(batches):
-            possible = survivors(cost_us, fixed_us, batch.deadline_us, now_us)
+            possible = survivors(cost_us, fixed_us, batch.deadline_us + self._spare_us[task], now_us)
             if kept <= possible:
                 break
             if index == len(batches) - 1:

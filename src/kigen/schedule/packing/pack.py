@@ -2,7 +2,8 @@
 
 A batch is a micro-batch, or a round inside an epoch. It costs F, and A for each task in it, and c for each tuple. A
 tuple that just missed a batch waits for it and then for its own, so two batches and some slack must fit into the
-shortest deadline: 2T + slack <= Dmin. Within T, in this order:
+shortest deadline: 2T + slack <= Dmin. Results count when the sink has recorded them, so a deadline is as much shorter
+as that takes. Within T, in this order:
 
 1. If everything that waits fits, everything is admitted.
 2. Tasks are ranked by `overload`: shortest deadlines first, cheapest tuples first, or the least product of the two
@@ -16,6 +17,9 @@ shortest deadline: 2T + slack <= Dmin. Within T, in this order:
    overload, much cheaper tuples go first, or whatever `overload` says.
 
 FIRM tuples are dropped only when they are as good as late: at the latest moment, and never because there is overload.
+
+Without any deadline, T is two seconds or 40 times the fixed costs: the results of a batch are seen at its end, and a
+batch that is killed begins again. A backlog is then taken in the order of arrival.
 
 If not even the fixed costs fit into T, a batch holds as much work as they are: more batches would only cost more of
 them. Cost per decision: some vector operations over (32 moments x tasks) numbers.
@@ -39,6 +43,7 @@ OVERLOAD_ORDERS = ("product", "shortest", "cheapest", "edf")
 PROTECTED_LOAD = 0.95
 _SHARE = 0.47  # of the shortest deadline: the longest batch
 _LONGEST = 40.0  # in fixed costs: a longer batch would save less than 2.5 % of the time, and decide later
+_UNHURRIED_US = 2e6  # length of a batch if no task has a deadline
 _AMPLE, _MOST = 1.2, 0.6  # if the fixed cost is too high: length by what the load needs, and limit by deadline
 _MEMORY_US = 5e6  # of arrival rates
 _WAITS = 0.2  # in batches: how long finished work waits, on average, for the end of its batch
@@ -79,12 +84,13 @@ class Pack(QueuePolicy):
 
     def cap_us(self) -> float:
         """Returns T: how long a batch may take, the fixed cost included."""
-        if math.isinf(self.shortest_us):
-            return math.inf
         once_us = self.costs.fixed_us + self.costs.task_us
-        surely_us = max(self.shortest_us / 2 - 2 * self.costs.noise_us, self.shortest_us / 3)
-        enough_us = max(_LONGEST * once_us, self.shortest_us / 10)
-        cap_us = min(_SHARE * self.shortest_us, surely_us, enough_us)
+        if math.isinf(self.shortest_us):
+            return max(_UNHURRIED_US, _LONGEST * once_us)
+        shortest_us = max(self.shortest_us - self.recording_us, self.shortest_us / 2)
+        surely_us = max(shortest_us / 2 - 2 * self.costs.noise_us, shortest_us / 3)
+        enough_us = max(_LONGEST * once_us, shortest_us / 10)
+        cap_us = min(_SHARE * shortest_us, surely_us, enough_us)
         if cap_us >= 2 * once_us:
             return cap_us
         # The fixed cost is too high for the shortest deadline. Short batches would only lose more to it.
@@ -98,12 +104,16 @@ class Pack(QueuePolicy):
         if not queues.pending.any():
             return self._decide({})
         fixed_us, cap_us = self.costs.fixed_us, self.cap_us()
+        now_us += self.recording_us  # as if all that runs now ended that much later
         lost_us = now_us + _SURELY * fixed_us
-        self._drop_before(np.flatnonzero(self._firm & (queues.heads_us < lost_us)).tolist(), lost_us, dropped)
+        self._drop_before(self._worthless_before(lost_us), lost_us, dropped)
         waiting = queues.pending > 0
         if self._all_us(waiting) <= cap_us:
             self.overloaded = False
             return self._decide(queues.take_all(), dropped)
+        if math.isinf(self.shortest_us):
+            heads_us = queues.heads_us
+            return self._decide(self._take_in_order(lambda task: float(heads_us[task]), cap_us - fixed_us))
         ranking = self._ranking()
         safe = self._safe(ranking, now_us, cap_us)
         self.overloaded = not bool(safe.all())
@@ -196,7 +206,7 @@ class Pack(QueuePolicy):
 
     def report(self) -> dict[str, Any]:
         cap_us = self.cap_us()
-        return {**super().report(), "cap_us": None if math.isinf(cap_us) else cap_us, "overload": self.overloaded}
+        return {**super().report(), "cap_us": cap_us, "overload": self.overloaded}
 
 
 class _Batch:

@@ -42,7 +42,9 @@ class QueuePolicy(Policy):
         whenever_us = max(_WHENEVER_US, 2 * max(finite, default=0.0))
         self.queues = TaskQueues([min(deadline_us, whenever_us) for deadline_us in asked], phi_us)
         self._firm = np.array([task.firm for task in tasks], bool) & np.isfinite(self.deadlines_us)
+        self._spare_us = np.array([task.spare_us for task in tasks])
         self._dropped_now = 0
+        self.recording_us = 0.0  # of the last batch
 
     def arrived(self, task: int, count: int, arrival_us: float) -> None:
         self.monitor.born += count
@@ -60,6 +62,7 @@ class QueuePolicy(Policy):
         decided = sum(count for _, count in done.admitted) + self._dropped_now
         self.monitor.executed(done.finished_us, decided, done.missed + self._dropped_now)
         self.costs.observe(done.admitted, done.elapsed_us, done.task_elapsed_us)
+        self.recording_us = done.recording_us
 
     def pending(self, task: int) -> int:
         return int(self.queues.pending[task])
@@ -87,10 +90,14 @@ class QueuePolicy(Policy):
         own_us = self.costs.tasks_us + self.queues.pending * self.costs.costs_us
         return self.costs.fixed_us + float(own_us[tasks].sum())
 
+    def _worthless_before(self, before_us: float) -> list[int]:
+        """Returns the FIRM tasks whose oldest tuple is worthless before then."""
+        return np.flatnonzero(self._firm & (self.queues.heads_us + self._spare_us < before_us)).tolist()
+
     def _drop_before(self, tasks: Iterable[int], before_us: float, dropped: dict[int, int]) -> None:
-        """Drops what these tasks have that is due before then."""
+        """Drops what these tasks have that is worthless before then."""
         for task in tasks:
-            count = int(self.queues.take_before(task, before_us))
+            count = int(self.queues.take_before(task, before_us - float(self._spare_us[task])))
             if count:
                 dropped[task] = dropped.get(task, 0) + count
 

@@ -9,8 +9,6 @@ queries.
 
 from __future__ import annotations
 
-import numpy as np
-
 from kigen.schedule.packing.queue_policy import QueuePolicy
 from kigen.schedule.policy_interface import Decision
 
@@ -40,6 +38,6 @@ class EdfPacking(QueuePolicy):
 
     def next(self, now_us: float) -> Decision:
         queues, dropped = self.queues, dict[int, int]()
-        self._drop_before(np.flatnonzero(self._firm & (queues.heads_us < now_us)).tolist(), now_us, dropped)
+        self._drop_before(self._worthless_before(now_us), now_us, dropped)
         budget_us = max(float(queues.heads_us.min()) - now_us - self.costs.fixed_us, 0.0)
         return self._decide(self._take_in_order(lambda task: float(queues.heads_us[task]), budget_us), dropped)

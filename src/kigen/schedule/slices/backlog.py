@@ -1,9 +1,9 @@
 """Backlog of a shared join: ranges of tuples that wait in the buffers, and the slice up to which each range has run.
 
 A range is what arrived together. It is never split; eviction only shortens it at its old end. Ranges are numbered in
-the order of arrival over all streams. Invariant: the level of a range only grows, and a range that is done or evicted
-is never returned again. Cost: finding the oldest unfinished range, or the oldest at a level, takes amortised O(log n)
-at most; evicted ranges are removed in bulk.
+the order of arrival over all streams. Invariant: the level of a range only grows, and a range that is done, given up or
+evicted is never returned again. Cost: finding the oldest unfinished range, or the oldest at a level, takes amortised
+O(log n) at most; evicted ranges are removed in bulk; giving up is one pass over the older ranges of the stream.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 _FORGET = 4096  # evicted ranges before their memory is freed
 
 
@@ -47,6 +48,7 @@ class Backlog:
         self.queries = queries
         self.lanes = [Lane(buffer) for buffer in buffers]
         self._levels = array("i")
+        self._at_us = array("d")
         self._streams = array("i")
         self._places = array("q")  # index within the lane's arrays, counted from the first range ever
         self._base = 0  # id of the first entry of the arrays above
@@ -54,14 +56,15 @@ class Backlog:
         self._oldest = 0
         self._at_level: list[list[int]] = [[] for _ in range(queries)]
 
-    def arrived(self, stream: int, count: int, level: int = 0) -> int:
-        """Adds a range. Returns its id."""
+    def arrived(self, stream: int, count: int, level: int = 0, at_us: float = 0.0) -> int:
+        """Adds a range that arrived at `at_us`. Returns its id."""
         lane, id = self.lanes[stream], self._base + len(self._levels)
         lane.end += count
         self._places.append(self._lane_base[stream] + len(lane.ids))
         lane.ids.append(id)
         lane.ends.append(lane.end)
         self._levels.append(level)
+        self._at_us.append(at_us)
         self._streams.append(stream)
         if level < self.queries:
             heappush(self._at_level[level], id)
@@ -113,6 +116,35 @@ class Backlog:
         if level < self.queries:
             heappush(self._at_level[level], id)
 
+    def give_up_before(self, id: int, level: int) -> list[tuple[int, int]]:
+        """Gives up the older ranges of the same stream that have run no more than `level` slices.
+
+        Returns (level, tuples) of each.
+        """
+        stream = self._streams[id - self._base]
+        lane, place = self.lanes[stream], self._places[id - self._base] - self._lane_base[stream]
+        ids = np.frombuffer(lane.ids, np.int64)[lane.head : place].copy()
+        levels = np.frombuffer(self._levels, np.int32)[ids - self._base].copy()
+        given_up = []
+        for older in ids[levels <= level].tolist():
+            given_up.append((self._levels[older - self._base], self.where(older)[2]))
+            self._levels[older - self._base] = self.queries
+        return given_up
+
+    def unfinished(self) -> tuple[Ints, Ints, Ints, Floats]:
+        """Returns ids, levels, tuples and arrival times of all ranges that are not done, oldest first; copies."""
+        found = []
+        for stream, lane in enumerate(self.lanes):
+            ids, levels, ends = self.kept(stream)
+            counts = np.diff(ends, prepend=lane.first)
+            waits = levels < self.queries
+            found.append((ids[waits], levels[waits], counts[waits]))
+        ids, levels, counts = (np.concatenate(column) for column in zip(*found, strict=True))
+        order = np.argsort(ids)
+        ids = ids[order]
+        at_us = np.frombuffer(self._at_us, np.float64)[ids - self._base] if len(ids) else np.empty(0, np.float64)
+        return ids, levels[order], counts[order], at_us
+
     def level(self, id: int) -> int:
         """Returns the level of a range. An evicted range counts as done."""
         return self._levels[id - self._base] if id >= self._base else self.queries
@@ -146,5 +178,5 @@ class Backlog:
         oldest = min((other.ids[other.head] for other in self.lanes if other.head < len(other.ids)), default=None)
         if oldest is not None and oldest > self._base:
             gone = oldest - self._base
-            del self._levels[:gone], self._streams[:gone], self._places[:gone]
+            del self._levels[:gone], self._streams[:gone], self._places[:gone], self._at_us[:gone]
             self._base = oldest

@@ -19,6 +19,10 @@ Refused work is lost only when its eviction comes, and it runs when nothing else
 continues. If everything would find room at the highest recent rate, with some to spare, the order is that of MQT: only
 throughput is at stake.
 
+Work is what the driver says that slices cost, so groups and slopes are those of the costs then (`window_hull`); else
+it is window lengths. If slices do not go back (`forward_only`), a refused range is given up when its slice runs on a
+later one of its stream.
+
 Invariant: with room for everything at the highest recent rate, nothing is refused. Cost: one pass over the waiting
 ranges per period. The oldest ranges are planned one by one, the rest in lumps.
 """
@@ -31,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from kigen.plan.shared_joins.window_hull import WindowHull
+from kigen.plan.shared_joins.window_hull import WindowHull, window_hull
 from kigen.schedule.policy_interface import Floats, Ints
 from kigen.schedule.slices.greedy import take_steepest, whole_parts
 from kigen.schedule.slices.orders import Mqt
@@ -43,6 +47,7 @@ _LUMP = 64
 _TO_COME = 16  # lumps of tuples that have not arrived yet
 _SPEED_MEMORY = 20.0  # in periods
 _SPARE = 1.1  # relative room that must be free to call everything safe
+_LEAST = 1e-3  # work of a slice, at least
 _AMPLE = 2.0  # periods of work to choose from
 
 
@@ -72,6 +77,14 @@ class Salvage(Mqt):
         self.rates = StreamRates(len(buffers), period_us)
         self.at_stake = True  # not everything that waits is safe at the highest recent rate
         self.refused = 0.0  # share of the waiting work that is refused
+        self._price(hull)
+        self._work = self._elapsed_us = self._longest = 0.0
+        self._plan: list[tuple[int, int]] = []  # (range, level to reach), the next one last
+        self._begun = (-1, 0)
+        self._barren = False  # only refused work waits: no new plan before the next period
+
+    def _price(self, hull: WindowHull) -> None:
+        """Sets the groups, and what is left of each by level."""
         self._left = np.array(
             [
                 [sum(hull.work[max(first - 1, level) : last]) for first, last in hull.groups]
@@ -80,14 +93,10 @@ class Salvage(Mqt):
         )
         self._ends = [last for _, last in hull.groups]
         self._slopes = np.array([hull.weights[first - 1] for first, _ in hull.groups])
-        self._work = self._elapsed_us = self._longest = 0.0
-        self._plan: list[tuple[int, int]] = []  # (range, level to reach), the next one last
         self._group_ends = [last for first, last in hull.groups for _ in range(first, last + 1)]  # per level
-        self._begun = (-1, 0)
-        self._barren = False  # only refused work waits: no new plan before the next period
 
-    def arrived(self, stream: int, count: int, level: int = 0) -> None:
-        super().arrived(stream, count, level)
+    def arrived(self, stream: int, count: int, level: int = 0, at_us: float = 0.0) -> None:
+        super().arrived(stream, count, level, at_us)
         self.rates.arrived(stream, count)
 
     def completed(self, work: float, elapsed_us: float) -> None:
@@ -103,6 +112,8 @@ class Salvage(Mqt):
                 self._elapsed_us * keep,
                 self._longest * keep,
             )
+            if self.costs is not self.hull.work:
+                self._price(window_hull(np.cumsum(np.maximum(self.costs, _LEAST)).tolist()))
             self._plan_ahead()
 
     def pick(self) -> int | None:
@@ -128,7 +139,7 @@ class Salvage(Mqt):
     def _begin(self, id: int, level: int) -> None:
         end = self._group_ends[level]
         self._begun = (id, end)
-        self._longest = max(self._longest, self.backlog.where(id)[2] * sum(self.hull.work[level:end]))
+        self._longest = max(self._longest, self.backlog.where(id)[2] * sum(self.costs[level:end]))
 
     def _plan_ahead(self) -> None:
         """Plans what of the waiting work is worth running, and puts the first of it in order, enough for a period."""

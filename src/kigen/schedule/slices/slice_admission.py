@@ -1,31 +1,36 @@
-"""Admission of slices: decides what one batch runs, over all tasks.
+"""Admission of slices: decides what one round runs, over all tasks.
 
-Each task has its own policy over (range of tuples, slice) units. A task whose join cannot be sliced has one slice. A
-batch should take `length` in all: five fixed costs, so that they are a fifth of the time, but at most one second, and
-so short that two batches fit into the shortest deadline; or as long as the user says. Tasks with work share what is
-left after the fixed cost evenly. The cost of each slice per tuple is learnt from the lengths of batches
-(`kigen.schedule.cost_model`); the order of slices is by window lengths, as the policies define it. Pure: no clock, no
-I/O. Invariant: each slice of each tuple is admitted once, in the order of windows. Cost: some microseconds per unit.
+Each task has its own policy over (range of tuples, slice) units. A task whose join cannot be sliced has one slice.
+While work waits, a round should be so long that what it costs beside its tuples (f, and A of each task) is a twentieth
+of it; but at most one second, a quarter of the time in which the smallest BUFFER fills, and so short that two rounds
+fit into the shortest deadline; or as long as the user says. Tasks with work share what is left for tuples evenly. Costs
+are what workers report (`slice_costs`). The order of slices is by window lengths, as the policies define it; `salvage`
+goes by costs. What deadlines make due within the next two rounds goes first (`due_slices`). Pure: no clock, no I/O.
+Invariant: each slice of each tuple is admitted once, in the order of windows, or given up. Cost: some microseconds per
+unit.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kigen.plan.shared_joins.window_hull import WindowHull, window_hull
-from kigen.schedule.cost_model import CostModel
 from kigen.schedule.policies import PolicyError, PolicySettings
 from kigen.schedule.policy_interface import Grant, ScheduledTask
 from kigen.schedule.slices.mandf import AdMandF, MandF
 from kigen.schedule.slices.orders import Mqt
+from kigen.schedule.slices.salvage import AHEAD, Salvage
+from kigen.schedule.slices.slice_costs import SliceCosts
 from kigen.schedule.slices.slice_interface import SlicePolicy, Unit
+from kigen.schedule.slices.stream_rates import StreamRates
 
-ADMITTED_NAMES = ("mqt", "mandf", "admandf")  # `fifo` needs no slices: a tuple runs all its slices at once
+ADMITTED_NAMES = ("mqt", "mandf", "admandf", "salvage")  # `fifo` needs no slices: a tuple runs all its slices at once
 WHOLE = window_hull((1.0,))  # hull of a task that is not sliced
-_LENGTH, _LONGEST_US = 5.0, 1e6  # length of a batch in fixed costs, and its limit
+_LENGTH, _LONGEST_US = 20.0, 1e6  # length of a round in costs beside its tuples, and its limit
+_FILL = 0.25  # share of the time in which the smallest buffer fills
 _SLACK = 0.04  # share of the shortest deadline
 
 
@@ -44,30 +49,42 @@ class SliceAdmission:
     def __init__(self, name: str, tasks: Sequence[SlicedTask], settings: PolicySettings | None = None) -> None:
         self.name, self.tasks, self._settings = name, tuple(tasks), settings or PolicySettings()
         self._policies = [self._policy(task) for task in tasks]
-        scheduled = [queue for task in tasks for queue in task.slices]
         # index of each task's first cost
         self._first = [sum(len(before.slices) for before in tasks[:place]) for place in range(len(tasks))]
-        s = self._settings
-        self.costs = CostModel(scheduled, s.fixed_us, s.learning, s.doubt, s.task_us or 0.0)
-        deadlines = [task.deadline_us for task in scheduled if task.deadline_us is not None]
+        self.costs = SliceCosts([task.slices for task in tasks], self._settings)
+        self._rates = [StreamRates(len(task.buffers)) for task in tasks]
+        deadlines = [queue.deadline_us for task in tasks for queue in task.slices if queue.deadline_us is not None]
         self._shortest_us = min(deadlines, default=math.inf)
-        self._given: list[Grant] = []  # tuples of each slice in the running batch
+        self._given: dict[int, list[Grant]] = {}  # per task of the running round: tuples of each slice
+        self._work: dict[int, float] = {}
 
     def _policy(self, task: SlicedTask) -> SlicePolicy:
         s = self._settings
-        if self.name == Mqt.name:
-            return Mqt(task.hull, task.buffers)
         if self.name not in ADMITTED_NAMES:
             raise PolicyError(
                 f"the policy '{self.name}' does not admit slices: write one of {', '.join(ADMITTED_NAMES)}"
             )
-        return (MandF if self.name == MandF.name else AdMandF)(task.hull, task.buffers, s.beta, s.period_us, s.ahead)
+        policy: SlicePolicy
+        if self.name == Mqt.name or (self.name == Salvage.name and len(task.slices) == 1):
+            policy = Mqt(task.hull, task.buffers)  # a single slice is never refused for another one
+        elif self.name == Salvage.name:
+            policy = Salvage(task.hull, task.buffers, AHEAD if s.ahead is None else s.ahead, s.period_us)
+            policy.forward_only = True
+        else:
+            ahead = 1.0 if s.ahead is None else s.ahead
+            policy = (MandF if self.name == MandF.name else AdMandF)(
+                task.hull, task.buffers, s.beta, s.period_us, ahead
+            )
+        policy.set_deadlines([queue.deadline_us for queue in task.slices])
+        return policy
 
-    def arrived(self, task: int, stream: int, count: int, level: int = 0) -> None:
-        """Adds `count` tuples of a stream, in the order of arrival over the task's streams. `level` slices have run on
-        them.
+    def arrived(self, task: int, stream: int, count: int, level: int = 0, at_us: float = 0.0) -> None:
+        """Adds `count` tuples of a stream, in the order of arrival over the task's streams.
+
+        `level` slices have run on them; all of them: they are done, or given up.
         """
-        self._policies[task].arrived(stream, count, level)
+        self._policies[task].arrived(stream, count, level, at_us)
+        self._rates[task].arrived(stream, count)
 
     def evicted(self, task: int, stream: int, count: int) -> list[int]:
         """Removes the oldest `count` tuples that wait for any slice. Returns how many of them each slice had not run
@@ -75,21 +92,30 @@ class SliceAdmission:
         """
         return self._policies[task].evicted(stream, count)
 
-    def completed(
-        self,
-        elapsed_us: float,
-        admitted: Sequence[Grant] | None = None,
-        task_elapsed_us: Sequence[float] | None = None,
-    ) -> None:
-        """Takes in that the batch of the last decision is done.
-
-        `task_elapsed_us` is what the worker spent on each grant of `admitted`, whose tasks are numbered as the queues
-        of all slices are: those of the first task, then those of the second, and so on.
+    def waiting(self, task: int, stream: int) -> tuple[int, int]:
+        """Returns the first and the end of the tuples of a stream that wait for any slice, counted from the first that
+        ever arrived.
         """
-        if task_elapsed_us is not None and admitted:
-            self.costs.observe(admitted, elapsed_us, task_elapsed_us)
-        elif self._given:
-            self.costs.observe(self._given, elapsed_us)
+        lane = self._policies[task].backlog.lanes[stream]
+        return lane.first, lane.end
+
+    def given_up(self, task: int) -> list[int]:
+        """Returns how many tuples each slice has passed by so far, because the policy refused them."""
+        return self._policies[task].given_up
+
+    def completed(
+        self, elapsed_us: float, parts_us: Mapping[int, float] | None = None, recording_us: float = 0.0
+    ) -> None:
+        """Takes in that the round of the last decision is done. `parts_us` is what workers spent on each task,
+        `recording_us` how long it takes from there until results count as delivered.
+        """
+        for policy in self._policies:
+            policy.recording_us = recording_us
+        if self._given:
+            self.costs.observe(self._given, elapsed_us, parts_us)
+        for task, work in self._work.items():
+            self._policies[task].completed(work, elapsed_us)
+        self._given, self._work = {}, {}
 
     def can_pause(self, now_us: float, pause_us: float) -> bool:
         """Returns whether a pause makes nothing late that waits: here, whether nothing with a deadline waits."""
@@ -98,26 +124,46 @@ class SliceAdmission:
 
     def next(self, now_us: float) -> dict[int, list[Unit]]:
         """Decides what runs now, per task. Tuples that have run all their slices no longer wait."""
-        self._given = []
-        left_us = max(self.length_us() - self.costs.fixed_us, self.costs.fixed_us)
+        self._given, self._work = {}, {}
+        for rates in self._rates:
+            rates.measure(now_us)
         waiting = [task for task in range(len(self.tasks)) if self.pending(task)]
+        length_us, beside_us = self.length_us(waiting), self._beside_us(waiting)
+        left_us = max(length_us - beside_us, beside_us)
+        every_us = self.costs.costs_us
         units: dict[int, list[Unit]] = {}
         for place, task in enumerate(waiting):
             first, slices = self._first[task], len(self.tasks[task].slices)
-            costs_us = self.costs.costs_us[first : first + slices].tolist()
-            units[task] = self._policies[task].next(now_us, max(left_us, 0.0) / (len(waiting) - place), costs_us)
-            left_us -= sum(unit.work for unit in units[task])
-            counts = [sum(unit.count for unit in units[task] if unit.low <= at < unit.high) for at in range(slices)]
-            self._given += [(first + at, count) for at, count in enumerate(counts) if count]
+            costs_us, budget_us = every_us[first : first + slices].tolist(), left_us / (len(waiting) - place)
+            mine = self._policies[task].next(now_us, max(budget_us, 0.0), costs_us, 2 * length_us)
+            units[task], self._work[task] = mine, sum(unit.work for unit in mine)
+            left_us -= self._work[task]
+            counts = [sum(unit.count for unit in mine if unit.low <= at < unit.high) for at in range(slices)]
+            self._given[task] = [(at, count) for at, count in enumerate(counts) if count]
             self._forget_done(self._policies[task])
         return units
 
-    def length_us(self) -> float:
-        """Returns how long a batch should take, the fixed cost included."""
-        fixed_us = self.costs.fixed_us
+    def _beside_us(self, tasks: Sequence[int]) -> float:
+        """Returns what a round of these tasks costs beside its tuples."""
+        return self.costs.fixed_us + sum(self.costs.task_us(task) for task in tasks)
+
+    def length_us(self, waiting: Sequence[int] | None = None) -> float:
+        """Returns how long a round of the tasks that wait should take, if there is enough to do."""
+        beside_us = self._beside_us(range(len(self.tasks)) if waiting is None else waiting)
         if self._settings.length_us is not None:
-            return max(self._settings.length_us, 2 * fixed_us)
-        return max(min(_LENGTH * fixed_us, _LONGEST_US, (1 - _SLACK) * self._shortest_us / 2), 2 * fixed_us)
+            return max(self._settings.length_us, 2 * beside_us)
+        longest_us = min(_LONGEST_US, _FILL * self._fill_us(), (1 - _SLACK) * self._shortest_us / 2)
+        return max(min(_LENGTH * beside_us, longest_us), 2 * beside_us)
+
+    def _fill_us(self) -> float:
+        """Returns the time in which the first buffer fills, at the measured rates."""
+        filling = (
+            buffer / rate
+            for task, rates in zip(self.tasks, self._rates, strict=True)
+            for buffer, rate in zip(task.buffers, rates.now.tolist(), strict=True)
+            if buffer is not None and rate > 0
+        )
+        return min(filling, default=math.inf)
 
     @staticmethod
     def _forget_done(policy: SlicePolicy) -> None:
