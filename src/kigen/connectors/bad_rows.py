@@ -17,11 +17,17 @@ from kigen.plan.types import Type
 
 KEPT = 5  # skipped rows per range that are kept as text
 _WRITE = {
-    Type.BOOLEAN: "true or false",
-    Type.BIGINT: "a whole number between -9223372036854775808 and 9223372036854775807",
-    Type.DOUBLE: "a number such as 1.5 or 2e-3",
-    Type.STRING: "text in UTF-8",
-    Type.TIMESTAMP: "a time such as 2026-01-02T03:04:05.000006Z or 2026-01-02T12:04:05+09:00, with Z or an offset",
+    "BOOLEAN": "true or false",
+    "BIGINT": "a whole number between -9223372036854775808 and 9223372036854775807",
+    "DOUBLE": "a number such as 1.5 or 2e-3",
+    "STRING": "text in UTF-8",
+    "TIMESTAMP": "a time such as 2026-01-02T03:04:05.000006Z or 2026-01-02T12:04:05+09:00, with Z or an offset",
+    "DATE": "a day such as 2026-01-02",
+    "TIME": "a time of day such as 03:04:05.000006",
+    "UUID": "a UUID such as 123e4567-e89b-12d3-a456-426614174000",
+    "BLOB": "bytes in base64",
+    "LIST": "a JSON array of such values",
+    "STRUCT": "a JSON object with such values",
 }
 _SHOWN = 80
 
@@ -32,11 +38,16 @@ def shown(text: str) -> str:
 
 
 def wrong_type(text: str, type_: Type) -> str:
-    return f"{type_} required, found {shown(text)}: write {_WRITE[type_]}"
+    if type_.is_decimal:
+        before, after = type_.precision - type_.scale, type_.scale
+        write = f"a number with at most {before} digits before the point and {after} after it"
+    else:
+        write = _WRITE[type_.kind]
+    return f"{type_} required, found {shown(text)}: write {write}"
 
 
 def null_timestamp(text: str = "no value") -> str:
-    return f"the stream's timestamp is required, found {text}: write {_WRITE[Type.TIMESTAMP]}"
+    return f"the stream's timestamp is required, found {text}: write {_WRITE['TIMESTAMP']}"
 
 
 @dataclass

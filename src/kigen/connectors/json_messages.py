@@ -2,8 +2,9 @@
 
 An object of a line has the query's columns, then `_from` and `_to`, or `_at`. An object of a change begins with `_op`
 and `_at`. An upsert has the columns alone. BIGINT is a number. DECIMAL, NaN and infinities are text. Times are text in
-ISO-8601 UTC with six decimals. NULL is null. Names that repeat are numbered (x, x_1), since keys of an object must
-differ. Cost: linear in bytes; only texts with quotes, backslashes or control characters are rendered one by one.
+ISO-8601 UTC with six decimals, BLOBs in base64, LISTs are arrays and STRUCTs objects. NULL is null. Names that repeat
+are numbered (x, x_1), since keys of an object must differ. Cost: linear in bytes; only texts with quotes, backslashes
+or control characters are rendered one by one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kigen.connectors.encoding import times_of
-from kigen.connectors.value_texts import double_texts, offsets_of, time_texts
+from kigen.connectors.value_texts import double_texts, offsets_of, plain_texts, time_texts
 from kigen.plan.types import Schema
 
 _ROWS = 1 << 16  # per batch: temporary arrays stay in the cache
@@ -73,11 +74,35 @@ def value_texts(column: pa.Array, name: str = "") -> pa.Array:
         text = _quoted(time_texts(column))
     elif pa.types.is_floating(kind):
         text = _doubles(column)
-    elif pa.types.is_decimal(kind):
-        text = _quoted(column.cast(pa.string()))
-    else:
+    elif pa.types.is_list(kind):
+        text = _lists(column)
+    elif pa.types.is_struct(kind):
+        text = _structs(column)
+    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         text = column.cast(pa.string())
+    else:
+        text = _quoted(plain_texts(column))
     return text.fill_null("null") if text.null_count else text
+
+
+def _lists(column: pa.ListArray) -> pa.Array:
+    entries = value_texts(column.flatten())
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    inside = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), entries), ",")
+    return _where_valid(column, pc.binary_join_element_wise("[", inside, "]", ""))
+
+
+def _structs(column: pa.StructArray) -> pa.Array:
+    parts: list[pa.Array | str] = []
+    for place, field in enumerate(column.type):
+        head = f"{',' if place else '{'}{json.dumps(field.name, ensure_ascii=False)}:"
+        parts += [head, value_texts(column.field(place))]
+    return _where_valid(column, pc.binary_join_element_wise(*parts, "}", ""))
+
+
+def _where_valid(column: pa.Array, text: pa.Array) -> pa.Array:
+    return pc.if_else(column.is_valid(), text, pa.scalar(None, pa.string())) if column.null_count else text
 
 
 def _quoted(text: pa.Array) -> pa.Array:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kigen.connectors.source_base import InputError
-from kigen.plan.connector_specs import connector_named
+from kigen.plan.connectors.registry import connector_named
 from kigen.plan.logical import Connector
 
 _UNIT_US = {

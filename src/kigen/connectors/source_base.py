@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kigen.connectors.values.unknown_fields import Unknown
 from kigen.lifetimes import StreamInput
 from kigen.lifetimes.partitions import Partitions
 
@@ -82,6 +83,7 @@ class Rows:
     arrivals_us: Times | None = None  # live sources: arrival of each tuple; a log's tuples arrive when admitted
     given: StreamInput | None = None  # the input of the task, where the rows themselves carry the watermark
     checksum: int | None = None  # of the bytes read; None: the source has its own checksums, or generates its rows
+    unknown: Unknown = field(default_factory=dict)  # fields that the stream does not declare
     partitions: Partitions | None = None  # of a log with partitions, at the end of the range; `table` has `_partition`
 
 
@@ -145,11 +147,19 @@ class Source(ABC):
     def fraction(self, position: Position) -> float | None:
         """Returns how much of a finite source lies before `position`, 0..1; None if it is endless."""
 
+    def close(self) -> None:  # noqa: B027 - most sources hold nothing
+        """Ends threads and connections. A run closes no source: they end with their process."""
+
+
+BIRTHS_FROM = "births_from"  # of a position: tuples that are born before this offset are dropped
+
 
 class LiveSource(Source):
     """A stream whose tuples arrive as time passes. Its offsets count from 0, and a position is {"index": n}. A policy
     admits its tuples, not `advance`."""
 
+    has_shed = False  # whether the log holds only what SHED keeps, and `read` says what was removed (`Rows.shed`)
+    step_us = 0.0  # a guess of what a tuple costs a task because time halts at it
     has_watermark_rows = False  # whether some offsets hold watermark or gap rows, not tuples: see `due`
 
     @abstractmethod

@@ -6,6 +6,7 @@ Invariant: a double is the shortest text that reads back to the same bits; it al
 
 from __future__ import annotations
 
+import base64
 from functools import cache
 
 import numpy as np
@@ -41,6 +42,19 @@ def double_texts(column: pa.DoubleArray) -> pa.Array:
 
 def _double(value: float) -> str:
     return "NaN" if value != value else repr(value).replace("e-0", "e-")
+
+
+def plain_texts(column: pa.Array) -> pa.Array:
+    """Writes the other types without lists and structs: decimals with all their digits, bytes in base64."""
+    if pa.types.is_binary(column.type):
+        return pa.array([None if v is None else base64.b64encode(v).decode() for v in column.to_pylist()], pa.string())
+    text = column.cast(pa.string())
+    if pa.types.is_decimal(column.type):
+        short = pc.fill_null(pc.match_substring(text, "E"), False)
+        if pc.any(short).as_py():
+            digits = [format(value, "f") for value in column.filter(short).to_pylist()]
+            text = pc.replace_with_mask(text, short, pa.array(digits, pa.string()))
+    return text
 
 
 def time_texts(column: pa.TimestampArray, end: str = "Z", null: str | None = None) -> pa.Array:

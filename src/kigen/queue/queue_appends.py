@@ -1,7 +1,8 @@
 """Appending side of a queue: producers append units, each one once and completely, and raise the watermark.
 
 A unit is one or more blocks. The queue recognises a repeated unit by producer, epoch and sequence number. A unit
-becomes visible when it is as durable as `fsync` says. A full queue makes its producers wait.
+becomes visible when it is as durable as `fsync` says. Several units that are appended together share one sync. A full
+queue makes its producers wait.
 """
 
 from __future__ import annotations
@@ -102,6 +103,43 @@ class QueueAppends(QueueBase):
                 self._clients.end - (tuples - old), self._clients.end, old, writer.next, self._clients.start
             )
 
+    def append_units(
+        self,
+        units: Sequence[Sequence[pa.RecordBatch]],
+        sequence: int,
+        *,
+        producer: str,
+        epoch: int,
+        progress_us: int | None = None,
+        wait_s: float = FOREVER,
+    ) -> Appended:
+        """Appends several units of a producer that counts batches, with one write and one sync.
+
+        `sequence` is the number of the first unit; `progress_us` is the watermark after the last one. A kill may leave
+        the first units without the last ones, never a part of a unit. Units that the queue has are left out, as in
+        `append`. If the queue has no room for all of them, waits for it like `append`.
+        """
+        codec = codec_number(self.settings.compress)
+        for batch in [batch for unit in units for batch in unit]:
+            require_schema(batch, self.schema, self.name)
+        encoded = [[block for batch in unit for block in encode_all(batch, codec)] for unit in units]
+        deadline = time.monotonic() + wait_s
+        with self._open():
+            while True:
+                writer = self._clients.producer(producer, epoch)
+                known = min(max(0, writer.next - sequence), len(encoded))
+                new = encoded[known:]
+                tuples, size = sum(e.count for u in new for e in u), sum(e.data.size for u in new for e in u)
+                if not new or self._has_room(size, tuples):
+                    break
+                self._wait_for_room(deadline)
+            if new:
+                self._add_all(new, writer, sequence + known, progress_us)
+            else:
+                self._note_only(writer, sequence + len(encoded) - 1, progress_us)
+            old = sum(e.count for u in encoded[:known] for e in u)
+            return Appended(self._clients.end - tuples, self._clients.end, old, writer.next, self._clients.start)
+
     def progress(self, progress_us: int, producer: str = MAIN, epoch: int | None = None) -> None:
         """Raises the watermark: no tuple older than this will be appended. ENDED: no tuple at all."""
         if producer == MAIN and epoch is None:
@@ -127,18 +165,28 @@ class QueueAppends(QueueBase):
                 self.open_producer(MAIN)
 
     def _add(self, unit: Sequence[Encoded], writer: Producer, sequence: int, progress_us: int | None) -> None:
-        """Stores the new blocks of a unit. The last record of the unit carries the new watermark."""
+        """Stores the new blocks of a unit."""
+        self._add_all([unit], writer, sequence, progress_us)
+
+    def _add_all(
+        self, units: Sequence[Sequence[Encoded]], writer: Producer, sequence: int, progress_us: int | None
+    ) -> None:
+        """Stores new units. The last record of the last unit carries the new watermark."""
         records: list[tuple[Record, Encoded]] = []
         end = self._clients.end
-        for place, e in enumerate(unit):
-            last = place == len(unit) - 1
-            watermark_us = max(writer.progress_us, progress_us if last and progress_us is not None else NO_PROGRESS)
-            who = (writer.number, writer.epoch, sequence)
-            records.append((Record(TUPLES, e.data.size, e.crc, not last, e.codec, end, e.count, *who, watermark_us), e))
-            end += e.count
-            sequence += e.count if writer.counts == "tuples" else 0
+        for number, unit in enumerate(units):
+            for place, e in enumerate(unit):
+                more = place < len(unit) - 1
+                last = not more and number == len(units) - 1
+                watermark_us = max(writer.progress_us, progress_us if last and progress_us is not None else NO_PROGRESS)
+                who = (writer.number, writer.epoch, sequence)
+                record = Record(TUPLES, e.data.size, e.crc, more, e.codec, end, e.count, *who, watermark_us)
+                records.append((record, e))
+                end += e.count
+                sequence += e.count if writer.counts == "tuples" else 0
+            sequence += 1 if writer.counts == "batches" else 0
         before = self._clients.progress_us
-        after = [before] * (len(unit) - 1) + [self._clients.progress_if(writer, records[-1][0].progress_us)]
+        after = [before] * (len(records) - 1) + [self._clients.progress_if(writer, records[-1][0].progress_us)]
         self._store.append(records, after, self._sync_each)
         for record, _ in records:
             self._clients.appended(record)

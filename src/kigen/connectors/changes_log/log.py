@@ -52,6 +52,7 @@ class ChangesLog(Sink):
         self._file: WrittenFile | None = None
         self._written = 0
         self.end = 0  # the last event that readers may see
+        self.added_by = 0  # number of the change of the app that added the query
         self._relation, self._applied = Relation(), 0
 
     # --- the sink's thread -------------------------------------------------------------------------------------------

@@ -9,17 +9,18 @@ import sys
 import pyarrow as pa
 
 from kigen.connectors.encoding import output_columns
+from kigen.connectors.requests import SinkRequest
 from kigen.connectors.sink_base import Sink, SinkPosition
 from kigen.lifetimes.results.changes import INSERT
-from kigen.plan.types import Schema, Type
+from kigen.plan.types import Type
 
 _LONGEST = 1000  # lines per table
 
 
 class ConsoleSink(Sink):
-    def __init__(self, name: str, schema: Schema, is_stream: bool, changes: bool = False) -> None:
-        super().__init__(schema, is_stream, changes)
-        self.name = name
+    def __init__(self, asked: SinkRequest) -> None:
+        super().__init__(asked.schema, asked.is_stream, asked.changes)
+        self.name = asked.query
 
     def open(self, position: SinkPosition | None) -> None:
         pass

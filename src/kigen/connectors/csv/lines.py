@@ -2,7 +2,8 @@
 
 Invariant: NULL is an empty field without quotes, and the empty string is `""`. A double is the shortest text that reads
 back to the same bits; it always has a point, an exponent, or is `NaN`, `inf` or `-inf`. A timestamp is ISO-8601 in UTC
-with six decimals. Cost: linear in bytes; the lines of a batch are one Arrow buffer, which is written without a copy.
+with six decimals, a LIST or STRUCT is JSON, a BLOB is base64. Cost: linear in bytes; the lines of a batch are one Arrow
+buffer, which is written without a copy.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kigen.connectors.csv.few_lines import MOST_ROWS, few_lines
-from kigen.connectors.value_texts import double_texts, offsets_of, time_texts
+from kigen.connectors.json_messages import value_texts
+from kigen.connectors.value_texts import double_texts, offsets_of, plain_texts, time_texts
 
 _ROWS = 1 << 16  # per batch: temporary arrays stay in the cache
 _BYTES = 1 << 28  # per batch: its lines must fit into one Arrow string column (2 GB)
@@ -34,7 +36,7 @@ def csv_lines(columns: list[pa.ChunkedArray]) -> Iterator[memoryview]:
     for batch in table.to_batches(max_chunksize=rows):
         if batch.num_rows:
             *fields, last = batch.columns
-            texts = [*(_TEXT[field.type](field) for field in fields), time_texts(last, "Z\n", null="\n")]
+            texts = [*(_TEXT.get(field.type, _other)(field) for field in fields), time_texts(last, "Z\n", null="\n")]
             line = pc.binary_join_element_wise(*texts, ",", null_handling="replace", null_replacement="")
             yield memoryview(line.buffers()[2])[: offsets_of(line)[-1]]
 
@@ -52,6 +54,14 @@ def _strings(column: pa.StringArray) -> pa.Array:
     mask = pc.and_(pa.array(quoted), column.is_valid())
     inside = pc.replace_substring(column.filter(mask), '"', '""')
     return pc.replace_with_mask(column, mask, pc.binary_join_element_wise('"', inside, '"', ""))
+
+
+def _other(column: pa.Array) -> pa.Array:
+    """Writes lists and structs as JSON, the other types as plain text."""
+    if not pa.types.is_nested(column.type):
+        return plain_texts(column)
+    texts = value_texts(column)
+    return _strings(pc.if_else(column.is_valid(), texts, pa.scalar(None, pa.string())) if column.null_count else texts)
 
 
 def _as_text(column: pa.Array) -> pa.Array:

@@ -9,18 +9,28 @@ from __future__ import annotations
 import csv
 import io
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.csv as pcsv
 
 from kigen.connectors.ahead import NO_LIMIT, Ahead
-from kigen.connectors.casting import FALSE_TEXTS, TRUE_TEXTS, are_in_range, csv_type, with_ts, without_zone
+from kigen.connectors.casting import (
+    FALSE_TEXTS,
+    PARSED,
+    TRUE_TEXTS,
+    are_in_range,
+    convert_texts,
+    csv_type,
+    with_ts,
+    without_zone,
+)
 from kigen.connectors.columns import place_of
 from kigen.connectors.csv.bad_csv_rows import parse_by_text
 from kigen.connectors.csv.records import is_open, record_ends
 from kigen.connectors.source_base import InputError, Rows
 from kigen.connectors.text_files import Span
+from kigen.connectors.values.unknown_fields import merged
 from kigen.plan.logical import SourceStream
 from kigen.plan.types import Schema, Type
 
@@ -34,6 +44,7 @@ class Header:
     places: tuple[int, ...]  # of each declared column
     byte: int  # where the records begin
     line: int
+    unknown: tuple[str, ...] = ()  # columns that the stream does not declare
 
 
 def header_of(data: bytes, schema: Schema, file: str) -> Header:
@@ -49,7 +60,8 @@ def header_of(data: bytes, schema: Schema, file: str) -> Header:
         wanted = ",".join(column.name for column in schema)
         raise InputError(f"a header is required, found nothing: write the first line {wanted}", file, 1)
     places = tuple(place_of(column.name, names, file, 1, "the header") for column in schema)
-    return Header(len(names), places, end, 1 + data.count(b"\n", 0, end))
+    unknown = tuple(name for place, name in enumerate(names) if place not in places)
+    return Header(len(names), places, end, 1 + data.count(b"\n", 0, end), unknown)
 
 
 def rows_of_csv(
@@ -64,15 +76,21 @@ def rows_of_csv(
     with suppress(pa.ArrowInvalid):
         columns = _parse_fast(span.data, header, schema)
     if columns is None or not are_in_range(columns) or is_open(span.data) or _is_wrong(columns, timestamp, ahead):
-        return parse_by_text(span, stream, timestamp, file, header.width, header.places, ahead)
-    return Rows(with_ts(columns, schema, timestamp))
+        rows = parse_by_text(span, stream, timestamp, file, header.width, header.places, ahead)
+    else:
+        rows = Rows(with_ts(columns, schema, timestamp))
+    if not header.unknown:
+        return rows
+    count = rows.table.num_rows + rows.skipped
+    return replace(rows, unknown=merged([dict.fromkeys(header.unknown, count)]))
 
 
 def _is_wrong(columns: list[pa.ChunkedArray], timestamp: int | None, ahead: Ahead) -> bool:
     return timestamp is not None and (bool(columns[timestamp].null_count) or ahead.any_beyond(columns[timestamp]))
 
 
-def _parse_fast(data: bytes, header: Header, schema: Schema) -> list[pa.ChunkedArray]:
+def _parse_fast(data: bytes, header: Header, schema: Schema) -> list[pa.ChunkedArray] | None:
+    """Returns the declared columns; None if a value does not fit. Raises ArrowInvalid likewise."""
     wanted = {f"f{place}": csv_type(column.type) for place, column in zip(header.places, schema, strict=True)}
     is_large = len(data) > 2 * _BLOCK
     table = pcsv.read_csv(
@@ -95,4 +113,12 @@ def _parse_fast(data: bytes, header: Header, schema: Schema) -> list[pa.ChunkedA
         ),
     )
     columns = [table[f"f{place}"] for place in header.places]
-    return [without_zone(c) if d.type is Type.TIMESTAMP else c for c, d in zip(columns, schema, strict=True)]
+    for i, column in enumerate(schema):
+        if column.type is Type.TIMESTAMP:
+            columns[i] = without_zone(columns[i])
+        elif column.type not in PARSED:
+            values, misfits = convert_texts(columns[i].combine_chunks(), column.type)
+            if len(misfits):
+                return None
+            columns[i] = pa.chunked_array([values])
+    return columns

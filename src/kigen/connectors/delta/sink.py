@@ -19,12 +19,11 @@ from deltalake.exceptions import DeltaError
 
 from kigen.connectors.encoding import output_columns
 from kigen.connectors.numbered_sink import NumberedSink
-from kigen.connectors.options import path_of
 from kigen.connectors.parquet.sink import ParquetEncoder
+from kigen.connectors.requests import SinkRequest
 from kigen.connectors.source_base import InputError
 from kigen.durable import sync_directory, sync_file
-from kigen.plan.logical import Connector, columns_of
-from kigen.plan.types import Schema
+from kigen.plan.logical import columns_of
 
 _UTC = pa.timestamp("us", "UTC")
 
@@ -32,10 +31,11 @@ _UTC = pa.timestamp("us", "UTC")
 class DeltaSink(NumberedSink):
     commits_per_epoch = True  # a version and its files each
 
-    def __init__(self, connector: Connector, query: str, schema: Schema, is_stream: bool, directory: str) -> None:
-        changes = str(connector.option("mode", "append")) == "changes"
+    def __init__(self, asked: SinkRequest) -> None:
+        query, connector, schema, is_stream = asked.query, asked.connector, asked.schema, asked.is_stream
+        changes = asked.changes
         super().__init__(f"query '{query}'", schema, is_stream, changes)
-        self.path = os.path.normpath(os.path.join(directory, path_of(self._owner, connector)))
+        self.path = os.path.normpath(asked.path)
         self._query = query
         named = ParquetEncoder(schema, is_stream, changes).arrow_schema
         self.arrow_schema = pa.schema([(f.name, _UTC if pa.types.is_timestamp(f.type) else f.type) for f in named])

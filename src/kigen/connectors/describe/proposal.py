@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from kigen.connectors.casting import convert_texts, iso_us
 from kigen.connectors.describe.samples import Sample, name_of, sample_of
-from kigen.connectors.parquet.source import may_become
+from kigen.connectors.values.arrow_types import type_of_arrow
 from kigen.plan.logical import Connector
 from kigen.plan.types import Type
 
@@ -51,10 +51,7 @@ def describe(connector: Connector, directory: str = ".", name: str | None = None
 
 def _type_of(sample: Sample, column: str) -> Type | None:
     if sample.arrow:
-        return next(
-            (kind for kind in Type if may_become(sample.arrow[column], kind) and _exact(sample.arrow[column], kind)),
-            None,
-        )
+        return type_of_arrow(sample.arrow[column])
     values = [value for value in sample.columns[column] if value is not None]
     if not values:
         return Type.STRING
@@ -72,15 +69,6 @@ def _type_of(sample: Sample, column: str) -> Type | None:
     if kinds != {str}:
         return None
     return Type.TIMESTAMP if _fits(values, Type.TIMESTAMP) else Type.STRING
-
-
-def _exact(found: pa.DataType, kind: Type) -> bool:
-    """Returns whether the type of a parquet column is one of ours, not only convertible to it."""
-    if pa.types.is_null(found):
-        return kind is Type.STRING
-    if kind is Type.BIGINT:
-        return bool(pa.types.is_integer(found) and not pa.types.is_uint64(found))
-    return True
 
 
 def _fits(values: list[Any], kind: Type) -> bool:

@@ -20,6 +20,7 @@ from kigen.connectors.csv.records import record_ends
 from kigen.connectors.input_files import Files
 from kigen.connectors.kafka.source import KafkaSource
 from kigen.connectors.options import OptionError, path_of, suffixes_of
+from kigen.connectors.requests import SourceRequest
 from kigen.connectors.source_base import InputError
 from kigen.plan.logical import Connector, SourceStream
 from kigen.plan.types import Column, Type
@@ -109,7 +110,9 @@ def _parquet(path: str) -> Sample:
 def _topic(connector: Connector, directory: str) -> Sample:
     options = tuple((key, value) for key, value in connector.options if key not in ("format", "columns"))
     raw = Connector("kafka", (*options, ("format", "raw")))
-    source = KafkaSource(SourceStream("describe", (Column("value", Type.STRING),), raw), directory, True)
+    source = KafkaSource(
+        SourceRequest(SourceStream("describe", (Column("value", Type.STRING),), raw), directory, True, None, None)
+    )
     rows = source.read(source.advance(source.initial(), RECORDS))
     values = [value.encode() for value in rows.table.column("c0").to_pylist() if value]
     return _objects(values, f"topic {connector.option('topic')}")

@@ -34,6 +34,7 @@ from kigen.connectors.options import path_of, suffixes_of
 from kigen.connectors.parquet.source import ParquetSource
 from kigen.connectors.source_base import InputError, LiveSource, Position, Range, Rows, Times, checked
 from kigen.connectors.text_files import Span, TextSource
+from kigen.connectors.values.unknown_fields import merged
 from kigen.lifetimes.partitions import PARTITION, Partitions
 from kigen.plan.logical import SourceStream
 
@@ -150,6 +151,10 @@ class FollowedSource(LiveSource):
         stop: Position = {**(at or {"index": end}), **({"parts": parts} if parts else {})}
         return Range(name, {"index": first}, stop, rows=end - first, progress_us=progress_us, ended=ended)
 
+    def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.close()
+
     # --- in workers --------------------------------------------------------------------------------------------------
 
     def read(self, piece: Range) -> Rows:
@@ -178,6 +183,7 @@ class FollowedSource(LiveSource):
             tuple(row for rows in read for row in rows.bad),
             arrivals_us=np.concatenate([rows.arrivals_us for rows in read if rows.arrivals_us is not None]),
             checksum=_joined_checksum(read),
+            unknown=merged(rows.unknown for rows in read),
         )
         return checked(piece, found, self._files.full(_key(parts[-1])))
 

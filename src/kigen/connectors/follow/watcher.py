@@ -25,6 +25,7 @@ class Watcher:
         self.lock = threading.Lock()  # guards the path
         self._failed: BaseException | None = None
         self._asked = 0
+        self._closed = False
         self._thread = threading.Thread(target=self._work, name=f"follow {name}", daemon=True)
         self._thread.start()
 
@@ -39,9 +40,13 @@ class Watcher:
         """Notes that admission has asked for the records before `index`."""
         self._asked = max(self._asked, index)
 
+    def close(self) -> None:
+        """Ends the thread after its next poll."""
+        self._closed = True
+
     def _work(self) -> None:
         try:
-            while True:
+            while not self._closed:
                 busy = False
                 if self._follower.path.end - self._asked < AHEAD_ROWS:
                     with self.lock:

@@ -16,8 +16,10 @@ from kigen.connectors.bad_rows import BadRows, null_timestamp, shown, wrong_type
 from kigen.connectors.casting import convert_texts, with_ts
 from kigen.connectors.source_base import Rows
 from kigen.connectors.text_files import Span
+from kigen.connectors.values.entries import Misfit, Number, value_of
+from kigen.connectors.values.unknown_fields import unknown_keys
 from kigen.plan.logical import SourceStream
-from kigen.plan.types import Type
+from kigen.plan.types import Column, Type
 
 # Besides bool and int, which `_fits` tells apart.
 _PYTHON: dict[Type, tuple[type, ...]] = {
@@ -37,6 +39,7 @@ def parse_by_line(span: Span, stream: SourceStream, timestamp: int | None, file:
     bad = BadRows(file, stream.on_error_skip)
     found: list[list[Any]] = [[] for _ in stream.schema]
     numbers: list[int] = []
+    objects: list[dict[str, Any]] = []
     declared = {column.name for column in stream.schema}
     for number, line in enumerate(span.data.split(b"\n"), span.line):
         if not line.strip(b" \t\r"):
@@ -46,6 +49,7 @@ def parse_by_line(span: Span, stream: SourceStream, timestamp: int | None, file:
             bad.add(number, number, -1, None, fault)
             continue
         numbers.append(number)
+        objects.append(value)
         for index, column in enumerate(stream.schema):
             entry = value.get(column.name)
             if entry is not None and not _fits(entry, column.type):
@@ -72,19 +76,32 @@ def parse_by_line(span: Span, stream: SourceStream, timestamp: int | None, file:
     lines = span.data.split(b"\n") if stream.error_into is not None else []
     listed = bad.listed(lambda number: lines[number - span.line].decode("utf-8", "backslashreplace")) if lines else ()
     kept = [pa.chunked_array([c.filter(keep)]) for c in columns]
-    return Rows(with_ts(kept, stream.schema, timestamp), skipped, errors, listed)
+    unknown = unknown_keys(objects, declared)
+    return Rows(with_ts(kept, stream.schema, timestamp), skipped, errors, listed, unknown=unknown)
 
 
 def _column(entries: list[Any], index: int, stream: SourceStream, numbers: list[int], bad: BadRows) -> pa.Array:
     column = stream.schema[index]
     if column.type is Type.DOUBLE:
         entries = [None if e is None else float(e) for e in entries]
+    if column.type not in _PYTHON:
+        return pa.array([_value(e, i, index, column, numbers, bad) for i, e in enumerate(entries)], column.type.arrow)
     if column.type is not Type.TIMESTAMP:
         return pa.array(entries, column.type.arrow)
     values, misfits = convert_texts(pa.array(entries, pa.string()), column.type)
     for at in misfits.tolist():
         bad.add(numbers[at], numbers[at], index, column.name, wrong_type(entries[at], column.type))
     return values
+
+
+def _value(entry: Any, at: int, index: int, column: Column, numbers: list[int], bad: BadRows) -> Any:
+    """Returns a value of one of the richer types; a misfit is a bad row."""
+    try:
+        return value_of(entry, column.type)
+    except Misfit:
+        text = entry if isinstance(entry, str) else json.dumps(entry, ensure_ascii=False)
+        bad.add(numbers[at], numbers[at], index, column.name, wrong_type(text, column.type))
+        return None
 
 
 def _object(line: bytes, declared: set[str]) -> tuple[dict[str, Any], str | None]:
@@ -110,13 +127,14 @@ def _object(line: bytes, declared: set[str]) -> tuple[dict[str, Any], str | None
 
 
 def _finite(text: str) -> float:
-    value = float(text)
-    if math.isinf(value):
+    if math.isinf(float(text)):
         raise ValueError(f"{text} is too large for a DOUBLE")
-    return value
+    return Number(text)
 
 
 def _fits(entry: Any, type_: Type) -> bool:
+    if type_ not in _PYTHON:
+        return True  # `_value` decides
     if isinstance(entry, bool):
         return type_ is Type.BOOLEAN
     if isinstance(entry, int):

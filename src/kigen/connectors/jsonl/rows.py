@@ -7,6 +7,8 @@ sees it, because pyarrow crashes on a bare `null` and reads two objects on one l
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
@@ -16,51 +18,71 @@ from kigen.connectors.casting import convert_texts, with_ts
 from kigen.connectors.jsonl.bad_json_rows import parse_by_line
 from kigen.connectors.source_base import Rows
 from kigen.connectors.text_files import Span
+from kigen.connectors.values.unknown_fields import NONE, Unknown, merged, unknown_keys
 from kigen.plan.logical import SourceStream
 from kigen.plan.types import Schema, Type
 
 _BLOCK = 1 << 20
+_PLAIN = (Type.BOOLEAN, Type.BIGINT, Type.DOUBLE, Type.STRING)  # the other types are text
 _BRACE, _NEWLINE, _RETURN = 123, 10, 13
 
 
 def rows_of_json(span: Span, stream: SourceStream, timestamp: int | None, file: str, ahead: Ahead = NO_LIMIT) -> Rows:
     """Returns the rows of whole lines. `file` names their origin in messages; without `timestamp` there is no `_ts`."""
-    columns = _parse_fast(span.data, stream.schema)
-    if columns is None or (
-        timestamp is not None and (columns[timestamp].null_count or ahead.any_beyond(columns[timestamp]))
-    ):
+    parsed = _parse_fast(span.data, stream.schema)
+    if parsed is None:
         return parse_by_line(span, stream, timestamp, file, ahead)
-    return Rows(with_ts(columns, stream.schema, timestamp))
+    columns, unknown = parsed
+    if timestamp is not None and (columns[timestamp].null_count or ahead.any_beyond(columns[timestamp])):
+        return parse_by_line(span, stream, timestamp, file, ahead)
+    return Rows(with_ts(columns, stream.schema, timestamp), unknown=unknown)
 
 
-def _parse_fast(data: bytes, schema: Schema) -> list[pa.ChunkedArray] | None:
-    """Returns the declared columns; None if any line must be parsed by itself."""
+def _parse_fast(data: bytes, schema: Schema) -> tuple[list[pa.ChunkedArray], Unknown] | None:
+    """Returns the declared columns, and what else there is; None if any line must be parsed by itself."""
     rows = _plain_rows(data)
     if not rows:
         return None
-    wanted = pa.schema([(c.name, pa.string() if c.type is Type.TIMESTAMP else c.type.arrow) for c in schema])
-    is_large = len(data) > 2 * _BLOCK
+    if any(c.type.is_nested or c.type.is_decimal for c in schema):
+        return None  # pyarrow would cut digits, and reads other texts of times
+    wanted = pa.schema([(c.name, c.type.arrow if c.type in _PLAIN else pa.string()) for c in schema])
     try:
         data.decode()
-        table = pj.read_json(
-            pa.BufferReader(data),
-            read_options=pj.ReadOptions(use_threads=is_large, block_size=_BLOCK if is_large else len(data) + 1),
-            parse_options=pj.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="ignore"),
-        )
-    except (pa.ArrowInvalid, UnicodeDecodeError):
+        table, unknown = _read(data, wanted)
+    except (ValueError, RecursionError):  # of pyarrow, of the decoder, of json
         return None
     if table.num_rows != rows:
         return None
     columns = []
     for column in schema:
         values = table[column.name]
-        if column.type is Type.TIMESTAMP:
+        if column.type not in _PLAIN:
             moments, misfits = convert_texts(values.combine_chunks(), column.type)
             if len(misfits):
                 return None
             values = pa.chunked_array([moments])
         columns.append(values)
-    return columns
+    return columns, unknown
+
+
+def _read(data: bytes, wanted: pa.Schema) -> tuple[pa.Table, Unknown]:
+    """Parses the text, with its unknown fields to count them. If their types differ from row to row, pyarrow refuses
+    them: then they are ignored, and counted line by line."""
+    is_large = len(data) > 2 * _BLOCK
+    options = pj.ReadOptions(use_threads=is_large, block_size=_BLOCK if is_large else len(data) + 1)
+
+    def parsed(unexpected: str) -> pa.Table:
+        how = pj.ParseOptions(explicit_schema=wanted, unexpected_field_behavior=unexpected)
+        return pj.read_json(pa.BufferReader(data), read_options=options, parse_options=how)
+
+    try:
+        table = parsed("infer")
+        extra = table.column_names[len(wanted) :]
+        counts = {name: table.num_rows - table[name].null_count for name in extra}
+        return table, merged([{name: count for name, count in counts.items() if count}]) if extra else NONE
+    except pa.ArrowInvalid:
+        table = parsed("ignore")
+    return table, unknown_keys(map(json.loads, filter(None, data.split(b"\n"))), wanted.names)
 
 
 def _plain_rows(data: bytes) -> int:

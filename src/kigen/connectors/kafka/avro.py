@@ -27,6 +27,7 @@ from kigen.connectors.kafka.client import ClientOptions
 from kigen.connectors.kafka.decoding import Decoder, Unavailable, Values
 from kigen.connectors.options import OptionError
 from kigen.connectors.source_base import InputError
+from kigen.connectors.values.unknown_fields import unknown_keys
 from kigen.lifetimes.expressions.bounded import FIRST_US, LAST_US
 from kigen.plan.logical import SourceStream
 from kigen.plan.types import Schema, Type
@@ -110,6 +111,7 @@ class AvroDecoder(Decoder):
     def parse(self, values: Values) -> tuple[pa.Table, int | list[int]]:
         records = [self._record(value) for value in values]
         columns = [self._column(records, i) for i in range(len(self.schema))]
+        self.note_unknown(unknown_keys(records, [column.name for column in self.schema]))
         return pa.table(columns, names=[f"c{i}" for i in range(len(self.schema))]), 1
 
     def _record(self, value: bytes | None) -> dict[str, Any]:

@@ -109,9 +109,13 @@ class Cluster:
         committed = library.IsolationLevel.READ_COMMITTED
         try:
             futures = self._admin.list_offsets(asked, isolation_level=committed, request_timeout=_ANSWER_S)
-            return {f"{at.topic}/{at.partition}": int(f.result(_ANSWER_S + 1).offset) for at, f in futures.items()}
+            found = {f"{at.topic}/{at.partition}": int(f.result(_ANSWER_S + 1).offset) for at, f in futures.items()}
         except (library.KafkaException, FutureTimeout) as error:
             raise self._meaning(error) from error
+        unanswered = [name for name, offset in found.items() if offset == library.OFFSET_INVALID]
+        if unanswered:  # librdkafka's answer for a partition whose leader cannot be reached
+            raise NoBroker(f"no broker leads {unanswered[0]}")
+        return found
 
     def _meaning(self, error: Exception) -> Exception:
         if isinstance(error, FutureTimeout):
@@ -119,7 +123,8 @@ class Cluster:
         cause = error.args[0]
         if is_no_broker(cause):
             return NoBroker(cause.str())
-        if cause.code() == self._library.KafkaError.UNKNOWN_TOPIC_OR_PART:
+        codes = self._library.KafkaError
+        if cause.code() in (codes.UNKNOWN_TOPIC_OR_PART, codes._NOENT):  # the second: "No leaders found"
             return NoBroker(cause.str())  # also while a broker starts; `partitions` tells a topic that is gone
         return InputError(f"{self._options.owner}: the broker refuses: {cause.str()}")
 

@@ -22,6 +22,7 @@ from kigen.connectors.kafka.client import ClientOptions
 from kigen.connectors.options import OptionError
 from kigen.connectors.source_base import InputError
 from kigen.connectors.text_files import Span
+from kigen.connectors.values.unknown_fields import Unknown, merged
 from kigen.plan.logical import SourceStream
 from kigen.plan.types import Schema, Type
 
@@ -36,6 +37,7 @@ class Decoded:
     columns: list[pa.ChunkedArray]
     counts: npt.NDArray[np.int64]
     faults: dict[int, Fault] = field(default_factory=dict)  # by message number
+    unknown: Unknown = field(default_factory=dict)  # fields that the stream does not declare, of good messages
 
 
 class Unavailable(InputError):
@@ -47,6 +49,7 @@ class Decoder(ABC):
 
     def __init__(self, stream: SourceStream, schema: Schema, timestamp: int | None, options: ClientOptions) -> None:
         self.schema, self.timestamp = schema, timestamp
+        self._unknown: list[Unknown] = []  # of the messages that are being decoded
         # Bad messages are found here, so parsers must report the first one.
         self.stream = replace(stream, schema=schema, timestamp=timestamp, on_error_skip=False, shed=None)
 
@@ -54,18 +57,20 @@ class Decoder(ABC):
         faults: dict[int, Fault] = {}
         parts: list[pa.Table] = []
         counts = np.zeros(len(values), np.int64)
+        self._unknown = []
         if values:
             self._decode(values, 0, parts, counts, faults)
         columns = [
             pa.chunked_array([chunk for part in parts for chunk in part.column(i).chunks], c.type.arrow)
             for i, c in enumerate(self.schema)
         ]
-        return Decoded(columns, counts, faults)
+        return Decoded(columns, counts, faults, merged(self._unknown))
 
     def _decode(
         self, values: Values, first: int, parts: list[pa.Table], counts: npt.NDArray[np.int64], faults: dict[int, Fault]
     ) -> None:
         fault: Fault
+        before = len(self._unknown)
         try:
             table, rows = self.parse(values)
             parts.append(table)
@@ -77,6 +82,7 @@ class Decoder(ABC):
             fault = error.field, error.message
         except pa.ArrowException as error:
             fault = None, str(error)
+        del self._unknown[before:]
         if len(values) == 1:
             faults[first] = fault
             return
@@ -86,7 +92,13 @@ class Decoder(ABC):
 
     @abstractmethod
     def parse(self, values: Values) -> tuple[pa.Table, int | list[int]]:
-        """Returns the columns of all these messages, and the rows of each; raises InputError if one is bad."""
+        """Returns the columns of all these messages, and the rows of each; raises InputError if one is bad. Reports
+        other fields by `note_unknown`."""
+
+    def note_unknown(self, unknown: Unknown) -> None:
+        """Takes in fields that the stream does not declare."""
+        if unknown:
+            self._unknown.append(unknown)
 
     def nulls(self) -> pa.Table:
         """Returns the row of a message without a value."""
@@ -106,10 +118,11 @@ class JsonDecoder(Decoder):
         data = b"\n".join([b"" if value is None else value for value in values])
         if len(values) == 1 and not data.strip():
             raise InputError(f"a JSON object required, found {shown(data.decode())}")
-        table = rows_of_json(Span("", data, 1), self.stream, self.timestamp, "").table
-        if table.num_rows != len(values):
+        rows = rows_of_json(Span("", data, 1), self.stream, self.timestamp, "")
+        if rows.table.num_rows != len(values):
             raise InputError("messages of several lines, or without a value, are read one by one")
-        return table, 1
+        self.note_unknown(rows.unknown)
+        return rows.table, 1
 
 
 class CsvDecoder(Decoder):
@@ -168,6 +181,8 @@ class ArrowDecoder(Decoder):
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"an Arrow IPC stream required, found {len(value)} bytes: {error}") from error
         columns = [self._column(found, i) for i in range(len(self.schema))]
+        others = {name for name in found.column_names if name not in {column.name for column in self.schema}}
+        self.note_unknown(dict.fromkeys(sorted(others), found.num_rows))
         return pa.table(columns, names=_names(self.schema))
 
     def _column(self, found: pa.Table, index: int) -> pa.ChunkedArray:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from kigen.connectors.kafka.client import Config, client_library
+from kigen.connectors.kafka.client import Config, client_library, is_no_broker
 from kigen.connectors.source_base import InputError
 
 Messages = Callable[[], Iterator[list[tuple[bytes | None, bytes | None]]]]  # (key, value) pairs, in pieces
@@ -183,7 +183,7 @@ class TransactionalOutput:
                 return _watched(call)
             except self._library.KafkaException as error:
                 cause = error.args[0]
-                if not (cause.retriable() or cause.code() in _waiting(self._library)) or cause.fatal():
+                if not (cause.retriable() or is_no_broker(cause)) or cause.fatal():
                     raise
                 self._check_interrupted()
                 if self._until is not None and time.monotonic() > self._until:
@@ -229,8 +229,3 @@ def _watched(call: Callable[[], Any]) -> Any:
     if error is not None:
         raise error
     return value
-
-
-def _waiting(library: Any) -> tuple[int, ...]:
-    codes = library.KafkaError
-    return codes._TIMED_OUT, codes._TRANSPORT, codes._ALL_BROKERS_DOWN, codes._WAIT_COORD, codes._RESOLVE

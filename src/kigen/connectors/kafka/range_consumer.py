@@ -31,6 +31,8 @@ _SETTINGS: Config = {
     "isolation.level": "read_committed",
     "fetch.wait.max.ms": 20,  # the end of a partition is reported after an empty fetch
     "fetch.error.backoff.ms": 20,
+    "fetch.queue.backoff.ms": 5,  # librdkafka's own second would be idle time whenever its queue was full
+    "fetch.message.max.bytes": 4_194_304,
     "queued.max.messages.kbytes": 32_768,
 }
 _log = logging.getLogger("kigen")

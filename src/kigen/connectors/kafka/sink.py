@@ -17,10 +17,9 @@ from kigen.connectors.json_messages import JsonMessages, message_keys
 from kigen.connectors.kafka.client import ClientOptions
 from kigen.connectors.kafka.producing import TransactionalOutput
 from kigen.connectors.options import duration_us
+from kigen.connectors.requests import SinkRequest
 from kigen.connectors.sink_base import Sink, SinkPosition
 from kigen.connectors.source_base import InputError
-from kigen.plan.logical import Connector
-from kigen.plan.types import Schema
 
 _ARROW_ROWS = 10_000  # rows of a message in format 'arrow'
 _PIECE = 10_000
@@ -28,11 +27,12 @@ Pairs = list[tuple[bytes | None, bytes | None]]
 
 
 class KafkaSink(Sink):
-    def __init__(self, query: str, connector: Connector, schema: Schema, is_stream: bool, directory: str) -> None:
-        self._mode = str(connector.option("mode", "append"))
+    def __init__(self, asked: SinkRequest) -> None:
+        query, connector, schema, is_stream = asked.query, asked.connector, asked.schema, asked.is_stream
+        self._mode = asked.mode
         super().__init__(schema, is_stream, changes=self._mode != "append")
         self._owner, self._query = f"query '{query}'", query
-        self._options = ClientOptions(self._owner, connector, directory)
+        self._options = ClientOptions(self._owner, connector, asked.directory)
         self._topic = self._options.text("topic")
         self._format = str(connector.option("format", "json"))
         wanted = [name.strip().lower() for name in str(connector.option("key", "")).split(",") if name.strip()]

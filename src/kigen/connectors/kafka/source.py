@@ -10,6 +10,7 @@ at the start.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -28,19 +29,22 @@ from kigen.connectors.kafka.path import between
 from kigen.connectors.kafka.range_consumer import Message, RangeConsumer
 from kigen.connectors.kafka.watcher import Watcher
 from kigen.connectors.options import OptionError
+from kigen.connectors.requests import SourceRequest
 from kigen.connectors.source_base import BadRow, InputError, LiveSource, Position, Range, Rows, Times
 from kigen.lifetimes.partitions import PARTITION, Partitions
-from kigen.plan.logical import SourceStream
 
 _DECODERS = DECODERS | {"avro": AvroDecoder}
 _FIRST_ANSWER_S = 30.0
 _SILENT_US = 1_000_000  # IDLE of a stream without TIMESTAMP BY, whose time is that of arrival
 _TICK_US = 200_000
+_LOOK_AHEAD = 8  # messages after the end of a range, of which the first good one gives the time
+_PEEK = {"fetch.message.max.bytes": 65_536, "queued.min.messages": 1, "queued.max.messages.kbytes": 1024}
 
 
 class KafkaSource(LiveSource):
-    def __init__(self, stream: SourceStream, directory: str, draining: bool) -> None:
-        self.stream, self.live = stream, not draining
+    def __init__(self, asked: SourceRequest) -> None:
+        stream, directory = asked.stream, asked.directory
+        self.stream, self.live = stream, not asked.draining
         self._owner = f"stream '{stream.name}'"
         self._options = ClientOptions(self._owner, stream.source, directory)
         self._columns = MessageColumns(stream)
@@ -74,16 +78,42 @@ class KafkaSource(LiveSource):
             if not self.live:
                 ends = self._cluster.ends(partitions)
                 self._first["ends"] = {name: max(end, starts[name]) for name, end in ends.items()}
+                self._first["starts"] = starts
         return self._first
 
     def advance(self, position: Position, max_rows: int) -> Range:
-        here, ends = position["partitions"], position["ends"]
+        here: dict[str, int] = position["partitions"]
+        ends: dict[str, int] = position["ends"]
         left = sum(ends.values()) - sum(here.values())
         count = min(left, max(1, max_rows))
-        there = ends if count == left else between(here, ends, count)
+        # All ranges lie on one way from the first offsets to the last, or partitions would drift apart.
+        starts: dict[str, int] = position.get("starts", here)
+        gone = sum(here.values()) - sum(starts.values())
+        there = ends if count == left else between(starts, ends, gone + count)
         idle = [name for name, end in ends.items() if there[name] == end]
         end = {"index": position["index"] + count, "partitions": dict(there), "ends": ends, "idle": idle}
-        return Range(self.stream.name, position, end, rows=count, ended=count == left)
+        end |= {"starts": starts} if "starts" in position else {}
+        last = None if count == left else self._reached_us({n: at for n, at in there.items() if at < ends[n]}, ends)
+        return Range(self.stream.name, position, end, rows=count, last_ts_us=last, ended=count == left)
+
+    def _reached_us(self, starts: Mapping[str, int], ends: Mapping[str, int]) -> int | None:
+        """Returns the time that a drain has reached: the least timestamp that comes next in a partition. Other logs
+        wait for it, so that streams which meet in a query advance together. Costs a fetch per partition."""
+        peeked = {name: min(start + _LOOK_AHEAD, ends[name]) for name, start in starts.items()}
+        reached = []
+        for name, messages in self._peeks.read(starts, peeked).items():
+            for message in messages:
+                with suppress(InputError):  # a bad message: the worker that reads the range says so
+                    times = self.decoded({name: [message]}).table["_ts"]
+                    if len(times):
+                        reached.append(int(times[0].as_py()))
+                        break
+        return min(reached, default=None)
+
+    @cached_property
+    def _peeks(self) -> RangeConsumer:
+        """Reads single messages on the driver, and nothing ahead."""
+        return RangeConsumer(self._options.config() | _PEEK, self._owner)
 
     def fraction(self, position: Position) -> float | None:
         if self.live:
@@ -143,6 +173,12 @@ class KafkaSource(LiveSource):
         begin = {"index": first, "partitions": start["partitions"]}
         return Range(name, begin, known, rows=end - first, progress_us=progress_us, ended=ended)
 
+    def close(self) -> None:
+        if self._watching is not None:
+            self._watching.close()
+        for name in {"_consumer", "_peeks"} & set(self.__dict__):
+            self.__dict__.pop(name).close()
+
     # --- in workers --------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -158,16 +194,16 @@ class KafkaSource(LiveSource):
         starts, ends = piece.start["partitions"], piece.end["partitions"]
         found = self._consumer.read(starts, ends) if ends != starts else {}
         names = [name for name in ends if found.get(name)]
-        messages = [message for name in names for message in found[name]]
-        rows = self._rows(messages)
+        rows = self.decoded({name: found[name] for name in names})
         silence = piece.end.get("silence")
         partitions = Partitions(
             tuple(ends), frozenset(piece.end.get("idle", ())), None if silence is None else (silence[0], silence[1])
         )
         return replace(rows, partitions=partitions)
 
-    def _rows(self, messages: list[Message]) -> Rows:
-        """Decodes messages to a table of c0, c1, ..., `_ts` and `_partition`."""
+    def decoded(self, found: dict[str, list[Message]]) -> Rows:
+        """Decodes the messages of partitions to a table of c0, c1, ..., `_ts` and `_partition`."""
+        messages = [message for some in found.values() for message in some]
         decoded = self._decoder.decode([message.value() for message in messages])
         faults, stream = dict(decoded.faults), self.stream
         columns: dict[int, Any] = dict(zip(self._columns.in_value, decoded.columns, strict=True))
@@ -184,8 +220,8 @@ class KafkaSource(LiveSource):
             ts = pa.array(times[of_row])
         else:
             ts = columns[stream.timestamp].cast(pa.int64())
-        names = [f"{message.topic()}/{message.partition()}" for message in messages]
-        partition = pa.array(names, pa.string()).dictionary_encode().take(pa.array(of_row))
+        places = np.repeat(np.arange(len(found), dtype=np.int32), [len(some) for some in found.values()])
+        partition = pa.DictionaryArray.from_arrays(pa.array(places[of_row]), pa.array(list(found), pa.string()))
         table = pa.table(
             [*(columns[i] for i in range(len(stream.schema))), ts, partition],
             names=[*(f"c{i}" for i in range(len(stream.schema))), "_ts", PARTITION],
@@ -198,7 +234,8 @@ class KafkaSource(LiveSource):
             keep = ~bad[of_row]
             table, arrivals = table.filter(pa.array(keep)), arrivals[keep]
         listed = self._bad_rows(messages, faults) if self.stream.error_into is not None else ()
-        return Rows(table, len(faults), errors, listed, arrivals_us=arrivals if self.live else None)
+        found_at = arrivals if self.live else None
+        return Rows(table, len(faults), errors, listed, arrivals_us=found_at, unknown=decoded.unknown)
 
     def _bad_rows(self, messages: list[Message], faults: dict[int, Fault]) -> tuple[BadRow, ...]:
         """Returns the messages that cannot be read, for ON ERROR INTO."""

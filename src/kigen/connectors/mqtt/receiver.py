@@ -12,28 +12,25 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import queue
-import ssl
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
+from kigen.connectors.mqtt.client import KEEPALIVE_S, BrokerOptions
 from kigen.connectors.mqtt.messages import Delivered, Messages
-from kigen.connectors.options import OptionError, secret_of
-from kigen.connectors.pushed import IngestFull, IngestQueue, PushRefused
+from kigen.connectors.pushed import IngestFull, PushRefused
+from kigen.connectors.requests import Receiver, ReceiverRequest
 from kigen.connectors.source_base import InputError
-from kigen.plan.logical import SourceStream
 from kigen.queue import QueueClosed, QueueError
 
 _MOST = 1_000  # messages in a batch
 _KNOWN = 10_000  # delivered messages that are recognised when they come again
 _WAIT_S = 0.1  # while the queue is full
-_KEEPALIVE_S = 30
 
 
 @dataclass(frozen=True)
@@ -44,45 +41,25 @@ class _Waiting:
     message: Delivered
 
 
-class MqttReceiver:
+class MqttReceiver(Receiver):
     """Receives one stream, in threads of its own, until it is closed."""
 
-    def __init__(
-        self,
-        stream: SourceStream,
-        ingest: IngestQueue,
-        directory: str,
-        session: str | None,
-        notify: Callable[[str], None],
-    ) -> None:
-        """Reads the options, but does not connect. `session`: name of a persistent session; None: a clean one."""
+    def __init__(self, asked: ReceiverRequest) -> None:
+        """Reads the options, but does not connect. With a session, the broker keeps what comes while the run is
+        away."""
+        stream, ingest, directory, session = asked.stream, asked.ingest, asked.directory, asked.session
         option = stream.source.option
-        self._stream, self._ingest, self._notify = stream, ingest, notify
+        self._stream, self._ingest, self._notify = stream, ingest, asked.notify
         self._messages = Messages(stream)
-        self._topic = str(option("topic") or "")
-        if not self._topic.strip():
-            raise OptionError(
-                f"stream '{stream.name}': connector 'mqtt' needs a topic: write topic = 'rooms/+/temp'", "topic"
-            )
-        host, _, port = str(option("broker")).rpartition(":")
-        if not host or not port.isdigit():
-            raise OptionError(f"stream '{stream.name}': broker must be host:port, such as 'localhost:1883'", "broker")
-        self._broker, self._host, self._port = f"{host}:{port}", host.strip("[]"), int(port)
+        options = BrokerOptions(f"stream '{stream.name}'", stream.source, directory)
+        self._topic, self._broker, self._host, self._port = options.topic, options.address, options.host, options.port
         self._client = mqtt.Client(
             CallbackAPIVersion.VERSION2,
             client_id=str(option("client_id") or session or ""),
             clean_session=session is None,
             manual_ack=True,
         )
-        password = secret_of(f"stream '{stream.name}'", stream.source, "password", directory)
-        if option("username") is not None:
-            self._client.username_pw_set(str(option("username")), password)
-        if option("tls", False) or option("ca_file") is not None:
-            self._client.tls_set(
-                None if option("ca_file") is None else f"{directory}/{option('ca_file')}",
-                tls_version=ssl.PROTOCOL_TLS_CLIENT,
-            )
-        self._client.reconnect_delay_set(1, 15)
+        options.apply(self._client)
         self._client.on_connect, self._client.on_connect_fail = self._connected, self._unreachable
         self._client.on_disconnect, self._client.on_message = self._disconnected, self._arrived
         self._most = _MOST if stream.buffer is None else min(_MOST, stream.buffer)
@@ -94,7 +71,7 @@ class MqttReceiver:
 
     def start(self) -> None:
         """Connects, and goes on trying if the broker is away."""
-        self._client.connect_async(self._host, self._port, _KEEPALIVE_S)
+        self._client.connect_async(self._host, self._port, KEEPALIVE_S)
         self._taker.start()
         self._client.loop_start()
 

@@ -83,6 +83,7 @@ class ParquetSink(Sink):
         self.path = os.path.normpath(path)
         self._encoder = ParquetEncoder(schema, is_stream, changes)
         self._waiting: list[pa.Table] = []
+        self._waiting_bytes = 0
         self._parts = 0
         self._renamed = False  # whether a part was renamed since the directory was last synced
 
@@ -93,7 +94,8 @@ class ParquetSink(Sink):
     def open(self, position: SinkPosition | None) -> None:
         """Removes only files named like parts; other files in the directory stay."""
         make_directories(self.path, self.syncs)
-        self._waiting, self._parts = [], 0 if position is None else int(position["parts"])
+        self._waiting, self._waiting_bytes = [], 0
+        self._parts = 0 if position is None else int(position["parts"])
         for name in os.listdir(self.path):
             part = PART.fullmatch(name)
             if TEMPORARY.fullmatch(name) or (part and int(part.group(1)) >= self._parts):
@@ -111,7 +113,8 @@ class ParquetSink(Sink):
     def write(self, table: pa.Table) -> None:
         if table.num_rows:
             self._waiting.append(table)
-        if sum(t.nbytes for t in self._waiting) > _LARGEST_WAITING:
+            self._waiting_bytes += table.nbytes
+        if self._waiting_bytes > _LARGEST_WAITING:
             self._flush()
 
     def encoder(self) -> Encoder:
@@ -141,7 +144,7 @@ class ParquetSink(Sink):
         for table in self._waiting:
             part.add(table)
         part.finish()
-        self._waiting = []
+        self._waiting, self._waiting_bytes = [], 0
         self._place(temporary)
 
     def _part(self, number: int) -> str:

@@ -21,12 +21,13 @@ import pyarrow.parquet as pq
 
 from kigen.connectors.ahead import Ahead
 from kigen.connectors.bad_rows import BadRows, null_timestamp, wrong_type
-from kigen.connectors.casting import bisect_cast, in_range, with_ts
+from kigen.connectors.casting import bisect_cast, with_ts
 from kigen.connectors.columns import place_of
 from kigen.connectors.input_files import Files
 from kigen.connectors.options import path_of, suffixes_of
 from kigen.connectors.parquet.row_groups import Group, RowGroups
 from kigen.connectors.source_base import InputError, Position, Range, Rows, Source, checked
+from kigen.connectors.values.arrow_types import cast_lossless, may_become
 from kigen.plan.logical import SourceStream
 from kigen.plan.types import Schema, Type
 
@@ -234,28 +235,3 @@ def _text(value: pa.Scalar) -> str:
         return str(value)
     except (OverflowError, ValueError):
         return f"{value.cast(pa.int64())} since 1970, in {value.type}"
-
-
-def may_become(found: pa.DataType, wanted: Type) -> bool:
-    kinds = pa.types
-    if kinds.is_dictionary(found):
-        found = found.value_type
-    is_number = kinds.is_integer(found) or kinds.is_floating(found) or kinds.is_decimal(found)
-    becomes: dict[Type, bool] = {
-        Type.BOOLEAN: kinds.is_boolean(found),
-        Type.BIGINT: is_number,
-        Type.DOUBLE: is_number,
-        Type.STRING: kinds.is_string(found) or kinds.is_large_string(found) or kinds.is_string_view(found),
-        Type.TIMESTAMP: kinds.is_timestamp(found) or kinds.is_date(found),
-    }
-    return bool(kinds.is_null(found) or becomes[wanted])
-
-
-def cast_lossless(values: pa.Array, type_: Type) -> pa.Array:
-    """Casts to the declared type; raises ArrowInvalid if a value does not fit. A timestamp without a zone is UTC."""
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if type_ is Type.TIMESTAMP and pa.types.is_timestamp(values.type):
-        return in_range(values.cast(pa.timestamp("us", values.type.tz)).view(pa.timestamp("us")))
-    cast = values.cast(type_.arrow)
-    return in_range(cast) if type_ is Type.TIMESTAMP else cast

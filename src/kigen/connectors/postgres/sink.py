@@ -22,8 +22,8 @@ from kigen.connectors.numbered_sink import NumberedSink
 from kigen.connectors.options import OptionError, secret_of
 from kigen.connectors.postgres.database import Connection, Database
 from kigen.connectors.postgres.tables import Commits, Table
-from kigen.plan.logical import Connector, columns_of
-from kigen.plan.types import Schema
+from kigen.connectors.requests import SinkRequest
+from kigen.plan.logical import columns_of
 
 _STAGE = sql.Identifier("kigen_stage")
 
@@ -31,10 +31,11 @@ _STAGE = sql.Identifier("kigen_stage")
 class PostgresSink(NumberedSink):
     commit_interval_us = 100_000
 
-    def __init__(self, connector: Connector, query: str, schema: Schema, is_stream: bool, directory: str) -> None:
+    def __init__(self, asked: SinkRequest) -> None:
+        query, connector, schema, is_stream = asked.query, asked.connector, asked.schema, asked.is_stream
         self._key = columns_of(schema, str(connector.option("key", "")))
         super().__init__(f"query '{query}'", schema, is_stream, changes=bool(self._key))
-        self._connector, self._query, self._directory = connector, query, directory
+        self._connector, self._query, self._directory = connector, query, asked.directory
         times = () if self._key else times_of(is_stream)
         self._table = Table(str(connector.option("table")), schema, times, self._key, self._owner)
         self._database: Database | None = None
@@ -81,7 +82,8 @@ class PostgresSink(NumberedSink):
         self._commits.advance(connection, reached)
 
     def _lines(self, rows: pa.Table) -> Iterator[memoryview]:
-        return csv_lines(output_columns(rows, self.schema, self.is_stream, self.changes))
+        columns = output_columns(rows, self.schema, self.is_stream, self.changes)
+        return csv_lines([_hex(c) if pa.types.is_binary(c.type) else c for c in columns])
 
     @staticmethod
     def _copy(connection: Connection, table: sql.Identifier, names: sql.Composed, lines: Iterator[memoryview]) -> None:
@@ -127,6 +129,11 @@ class PostgresSink(NumberedSink):
     def close(self) -> None:
         if self._database is not None:
             self._database.close()
+
+
+def _hex(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Returns bytes as PostgreSQL reads them in text."""
+    return pa.chunked_array([[None if v is None else rf"\x{v.hex()}" for v in column.to_pylist()]], pa.string())
 
 
 def last_changes(changes: pa.Table, key: tuple[int, ...]) -> pa.Table:

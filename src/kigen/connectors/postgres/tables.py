@@ -15,20 +15,36 @@ from kigen.connectors.source_base import InputError
 from kigen.plan.types import Schema, Type
 
 _TYPES = {
-    Type.BOOLEAN: "boolean",
-    Type.BIGINT: "bigint",
-    Type.DOUBLE: "double precision",
-    Type.STRING: "text",
-    Type.TIMESTAMP: "timestamp with time zone",
+    "BOOLEAN": "boolean",
+    "BIGINT": "bigint",
+    "DOUBLE": "double precision",
+    "STRING": "text",
+    "TIMESTAMP": "timestamp with time zone",
+    "DATE": "date",
+    "TIME": "time without time zone",
+    "UUID": "uuid",
+    "BLOB": "bytea",
+    "LIST": "jsonb",
+    "STRUCT": "jsonb",
 }
-_TIME = _TYPES[Type.TIMESTAMP]
+_TIME = _TYPES["TIMESTAMP"]
 _ACCEPTED = {  # types of an existing table that take every value of ours
     "boolean": ("boolean",),
     "bigint": ("bigint", "numeric"),
     "double precision": ("double precision",),
     "text": ("text", "character varying"),
     _TIME: (_TIME, "timestamp without time zone"),
+    "date": ("date",),
+    "time without time zone": ("time without time zone",),
+    "uuid": ("uuid", "text"),
+    "bytea": ("bytea",),
+    "numeric": ("numeric",),
+    "jsonb": ("jsonb", "json", "text"),
 }
+
+
+def _type(kind: Type) -> str:
+    return f"numeric({kind.precision}, {kind.scale})" if kind.is_decimal else _TYPES[kind.kind]
 
 
 class Table:
@@ -37,7 +53,7 @@ class Table:
     def __init__(self, name: str, schema: Schema, times: Sequence[str], key: Sequence[int], owner: str) -> None:
         self.name, self._owner = name, owner
         self.place = sql.Identifier(*name.split("."))
-        self.columns = [(column.name, _TYPES[column.type]) for column in schema] + [(time, _TIME) for time in times]
+        self.columns = [(column.name, _type(column.type)) for column in schema] + [(time, _TIME) for time in times]
         self.key = [schema[k].name for k in key]
 
     @property
@@ -67,7 +83,7 @@ class Table:
         ).fetchall()
         kinds = {str(name): str(kind) for name, kind in rows}
         for name, kind in self.columns:
-            if kinds.get(name) not in _ACCEPTED[kind]:
+            if kinds.get(name) not in _ACCEPTED[kind.partition("(")[0]]:
                 there = f"it is {kinds[name]}" if name in kinds else f"there are: {', '.join(kinds)}"
                 todo = "alter the table, or name one that does not exist: Kigen creates it"
                 raise InputError(f"{self._owner}: table {self.name} needs column {name} {kind}; {there}: {todo}")

@@ -18,10 +18,11 @@ from kigen.connectors.casting import bisect_cast, with_ts
 from kigen.connectors.columns import place_of
 from kigen.connectors.csv.rows import header_of, rows_of_csv
 from kigen.connectors.jsonl.rows import rows_of_json
-from kigen.connectors.parquet.source import cast_lossless
 from kigen.connectors.pushed.errors import UnknownContentType
 from kigen.connectors.source_base import InputError, Rows
 from kigen.connectors.text_files import Span
+from kigen.connectors.values.arrow_types import cast_lossless
+from kigen.connectors.values.unknown_fields import merged
 from kigen.plan.logical import SourceStream
 
 JSON_LINES, CSV, ARROW_STREAM = "application/x-ndjson", "text/csv", "application/vnd.apache.arrow.stream"
@@ -92,7 +93,10 @@ def rows_of_table(table: pa.Table, stream: SourceStream, ahead: Ahead, place: st
     keep = pa.array(bad.good(table.num_rows))
     kept = [pa.chunked_array([values.filter(keep) if skipped else values]) for values in columns]
     listed = bad.listed(lambda row: str(table.slice(row, 1).to_pylist()[0])) if stream.error_into is not None else ()
-    return Rows(with_ts(kept, stream.schema, stream.timestamp), skipped, errors, listed)
+    known = {column.name.casefold() for column in stream.schema}
+    others = [name for name in table.column_names if name.strip().casefold() not in known]
+    unknown = merged([dict.fromkeys(others, table.num_rows)])
+    return Rows(with_ts(kept, stream.schema, stream.timestamp), skipped, errors, listed, unknown=unknown)
 
 
 def _shown(value: pa.Scalar) -> str:

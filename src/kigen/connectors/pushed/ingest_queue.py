@@ -2,7 +2,8 @@
 needs them.
 
 Its rows are the stream's columns c0, c1, ..., `_arrived` (microseconds, never decreasing) and `_note`: JSON on the
-first row of a batch that has a key or left bad rows out. Invariant: a batch is acknowledged when it is as durable as
+first row of a batch that has a key or left rows out. SHED is applied before the append: what it removes is counted in
+the note, and kept there if it has INTO. Invariant: a batch is acknowledged when it is as durable as
 the run's results, and then it is read once, whatever is killed. A repeated batch with the same key is recognised.
 Cost: one append per batch, and one sync under durability `power`. Threads: every method may be called from any thread.
 """
@@ -13,18 +14,20 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from kigen.connectors.bad_rows import KEPT
 from kigen.connectors.pushed.arrival_clock import ArrivalClock
 from kigen.connectors.pushed.batch_keys import LONGEST_KEY, BatchKeys, KnownBatch
 from kigen.connectors.pushed.errors import BatchTooLarge, IngestFull, KeyReused, PushRefused
-from kigen.connectors.source_base import BadRow, Rows
+from kigen.connectors.pushed.left_out import LeftOut
+from kigen.connectors.source_base import Rows
 from kigen.plan.logical import SourceStream
 from kigen.plan.types import Schema, arrow_schema
 from kigen.queue import NO_PROGRESS, Queue, QueueFull, QueueSettings
@@ -33,21 +36,7 @@ READER = "spark"
 KEYS = "keys.jsonl"
 MAX_BYTES = 1 << 30
 _TRIM_EVERY_S = 1.0
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """Bad rows that a stream leaves out: how many, the first few as text, and all if it has ON ERROR INTO."""
-
-    skipped: int = 0
-    errors: list[str] = field(default_factory=list)
-    bad: tuple[BadRow, ...] = ()
-
-    def plus(self, skipped: int, errors: list[str], bad: tuple[BadRow, ...]) -> LeftOut:
-        return LeftOut(self.skipped + skipped, [*self.errors, *errors][:KEPT], self.bad + bad)
-
-    def with_rows(self, rows: Rows) -> LeftOut:
-        return self.plus(rows.skipped, rows.errors, rows.bad)
+Keeps = Callable[[pa.Table, int], npt.NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -57,6 +46,7 @@ class Pushed:
     accepted: int  # tuples taken
     skipped: int = 0  # bad rows left out under ON ERROR SKIP
     repeated: bool = False  # whether the batch was taken before, under the same key
+    shed: int = 0  # tuples that SHED removed; not known any more for a repeated batch
 
 
 def ingest_schema(schema: Schema) -> pa.Schema:
@@ -69,10 +59,17 @@ class IngestQueue:
     """Queue of one stream. One process at a time has it open."""
 
     def __init__(
-        self, stream: SourceStream, folder: Path, clock: Path, syncs: bool, max_bytes: int = MAX_BYTES
+        self,
+        stream: SourceStream,
+        folder: Path,
+        clock: Path,
+        syncs: bool,
+        max_bytes: int = MAX_BYTES,
+        keeps: Keeps | None = None,
     ) -> None:
-        """Opens or creates the queue `folder`/<stream>. `clock` is the file of the arrival clock."""
-        self.stream = stream
+        """Opens or creates the queue `folder`/<stream>. `clock` is the file of the arrival clock. `keeps` decides for
+        SHED which tuples of a batch, which arrives at a time, are kept."""
+        self.stream, self._keeps = stream, keeps
         settings = QueueSettings(folder=folder, durable=True, fsync="always" if syncs else "never", max_bytes=max_bytes)
         self.queue = Queue(stream.name, ingest_schema(stream.schema), settings)
         try:
@@ -93,7 +90,7 @@ class IngestQueue:
         # A run that continues reports where it is at its start (`committed`).
         self._done, self._needed, self._trimmed_at = int(status["start"]), int(status["start"]), 0.0
         self.refused = 0  # batches that found no room
-        # Bad rows of batches that had no good one: the next batch reports them.
+        # Rows left out of batches of which nothing was kept: the next batch reports them.
         self._owed = LeftOut()
 
     def push(self, rows: Rows, key: str | None = None, data: bytes = b"", names: Sequence[str] = ()) -> Pushed:
@@ -107,17 +104,28 @@ class IngestQueue:
             known = None if key is None else self._keys.find(_checked(key))
             if known is not None:
                 return self._repeated(known, digest)
-            count = rows.table.num_rows
+            if rows.table.num_rows:
+                self._require_room(rows.table.num_rows)
+            kept, gone = self._split(rows.table)
+            left_out, count = self._owed.with_rows(rows).with_shed(self.stream, gone), kept.num_rows
             if not count:
-                self._owed = self._owed.with_rows(rows)
-                return Pushed(0, rows.skipped)
-            self._require_room(count)
-            left_out = self._owed.with_rows(rows)
-            first = self._append(rows.table, _note(count, left_out, key, digest, names))
+                self._owed = left_out
+                return Pushed(0, rows.skipped, shed=gone.num_rows)
+            first = self._append(kept, _note(count, left_out, key, digest, names))
             self._owed = LeftOut()
             if key is not None:
                 self._keys.add(KnownBatch(key, digest, first, count, rows.skipped))
-            return Pushed(count, rows.skipped)
+            return Pushed(count, rows.skipped, shed=gone.num_rows)
+
+    def _split(self, table: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Returns what SHED keeps of a batch, and what it removes, with the arrival as `_ts`."""
+        arrived_us = max(time.time_ns() // 1000, self._last_us) if self._keeps is not None else 0
+        if self._keeps is None or not table.num_rows:
+            return table, table.slice(0, 0)
+        mask = self._keeps(table, arrived_us)
+        gone = table.filter(pa.array(~mask)).select([f"c{i}" for i in range(len(self.stream.schema))])
+        arrivals = pa.repeat(pa.scalar(arrived_us, pa.int64()), gone.num_rows)
+        return table.filter(pa.array(mask)), gone.append_column("_ts", arrivals)
 
     def _append(self, table: pa.Table, note: str | None) -> int:
         self._clock.announce(max(time.time_ns() // 1000, self._last_us))
@@ -218,21 +226,9 @@ class IngestQueue:
             self._keys.close()
 
 
-def left_out_of(notes: Sequence[str]) -> LeftOut:
-    """Returns the bad rows that were left out of batches with these notes."""
-    found = LeftOut()
-    for value in map(json.loads, notes):
-        bad = tuple(BadRow(*entry) for entry in value.get("bad", ()))
-        found = found.plus(value.get("skipped", 0), value.get("errors", []), bad)
-    return found
-
-
 def _note(count: int, left_out: LeftOut, key: str | None, digest: str, names: Sequence[str]) -> str | None:
     note: dict[str, Any] = {} if key is None else {"key": key, "digest": digest, "count": count}
-    if left_out.skipped:
-        note |= {"skipped": left_out.skipped, "errors": left_out.errors}
-    if left_out.bad:
-        note["bad"] = [[row.text, row.place, row.reason] for row in left_out.bad]
+    note |= left_out.to_json()
     if names:
         note["names"] = list(names)
     return json.dumps(note) if note else None

@@ -122,19 +122,34 @@ class Bursty(ArrivalProcess):
         self._knots = np.array([0.0, phase_us, ends_us, every_us])  # real time within a period
         # Time at an even rate that has passed at each knot.
         self._work = np.array([0.0, phase_us * low, phase_us * low + lasting_us * low * burst, every_us])
+        self._recent: dict[int, Times] = {}
+        self._found: tuple[int, Times] = 0, np.zeros(1, np.int64)  # chunk of the last count
 
     def offsets_us(self, first: int, end: int) -> Times:
-        periods, rest = np.divmod(self._base.offsets_us(first, end), self._every)
-        warped = np.floor(np.interp(rest, self._work, self._knots)).astype(np.int64)
-        return np.asarray(periods * self._every + np.minimum(warped, self._every - 1), np.int64)
+        if end <= first:
+            return np.empty(0, np.int64)
+        head, last = first // CHUNK, (end - 1) // CHUNK
+        times = self._chunk(head) if head == last else np.concatenate([self._chunk(k) for k in range(head, last + 1)])
+        return times[first - head * CHUNK : end - head * CHUNK]
 
     def count_before(self, offset_us: int) -> int:
-        period, rest = divmod(offset_us, self._every)
-        even = period * self._every + float(np.interp(rest, self._knots, self._work))
-        first = max(0, self._base.count_before(int(even) - 4))
-        while True:  # rounding: search the neighbourhood
-            times = self.offsets_us(first, first + CHUNK)
-            found = int(np.searchsorted(times, offset_us))
-            if found < CHUNK:
-                return first + found
-            first += CHUNK
+        chunk, times = self._found
+        if not times[0] < offset_us <= times[-1]:
+            period, rest = divmod(offset_us, self._every)
+            even = period * self._every + float(np.interp(rest, self._knots, self._work))
+            chunk = self._base.count_before(int(even) - 4) // CHUNK
+            while (times := self._chunk(chunk))[-1] < offset_us:  # rounding: it may be in the next one
+                chunk += 1
+            self._found = chunk, times
+        return chunk * CHUNK + int(times.searchsorted(offset_us))
+
+    def _chunk(self, chunk: int) -> Times:
+        found = self._recent.get(chunk)
+        if found is None:
+            periods, rest = np.divmod(self._base.offsets_us(chunk * CHUNK, (chunk + 1) * CHUNK), self._every)
+            warped = np.floor(np.interp(rest, self._work, self._knots)).astype(np.int64)
+            found = np.asarray(periods * self._every + np.minimum(warped, self._every - 1), np.int64)
+            if len(self._recent) >= _KEPT:
+                self._recent.pop(next(iter(self._recent)))
+            self._recent[chunk] = found
+        return found

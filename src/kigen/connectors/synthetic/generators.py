@@ -39,21 +39,28 @@ def column_generator(stream: str, seed: int, column: Column, text: Any) -> Make:
     """Returns the generator of a column. `text` is the option's value; None means the default of the column's type."""
     if text is None and column.type is Type.TIMESTAMP:
         return lambda first, end, times: pa.array(times).view(pa.timestamp("us"))
-    text = _DEFAULTS[column.type] if text is None else text
+    if text is None and column.type in (Type.DATE, Type.TIME):
+        return lambda first, end, times: pa.array(times).view(pa.timestamp("us")).cast(column.type.arrow)
+    text = _DEFAULTS.get(column.type, _DEFAULTS[Type.DOUBLE]) if text is None else text
     match = _CALL.fullmatch(text) if isinstance(text, str) else None
     kind = match.group(1).lower() if match else ""
     arguments = [a.strip() for a in (match.group(2) or "").split(",")] if match and match.group(2) is not None else []
     key = series_key(seed, stream, column.name)
     owner = f"stream '{stream}': {column.name} = {text!r}"
-    if kind == "sequence" and not arguments and column.type not in (Type.BOOLEAN, Type.TIMESTAMP):
+    if kind == "sequence" and not arguments and column.type is not Type.TIMESTAMP and _is_drawn(column.type):
         return lambda first, end, times: _as_type(np.arange(first, end, dtype=np.int64), column.type, times)
     if kind == "choice" and arguments:
         return _choice(owner, key, column, arguments)
     draw = _numeric(owner, kind, arguments)
-    if draw is None or column.type is Type.BOOLEAN:
+    if draw is None or not _is_drawn(column.type):
         raise OptionError(f"{owner} is not a generator of {column.type} values: write {_FORMS}", column.name)
     series = _Series(key, draw)
     return lambda first, end, times: _as_type(series.values(first, end), column.type, times)
+
+
+def _is_drawn(kind: Type) -> bool:
+    """Returns whether a column of the type can be drawn as numbers; `choice` draws all types."""
+    return kind.is_decimal or kind in (Type.BIGINT, Type.DOUBLE, Type.STRING, Type.TIMESTAMP)
 
 
 class _Series:
@@ -121,6 +128,8 @@ def _as_type(values: Any, type_: Type, times: npt.NDArray[np.int64]) -> pa.Array
         return pa.array(values.astype(np.float64))
     if type_ is Type.TIMESTAMP:
         return pa.array(times + np.rint(values * 1e6).astype(np.int64)).view(pa.timestamp("us"))
+    if type_.is_decimal:
+        return pa.array(values.astype(np.float64)).cast(type_.arrow)
     whole = pa.array(np.rint(values).astype(np.int64))
     if type_ is Type.STRING and values.dtype.kind == "f":
         return pa.array(values).cast(pa.string())

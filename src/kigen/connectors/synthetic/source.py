@@ -16,24 +16,23 @@ import pyarrow as pa
 
 from kigen.connectors.casting import iso_us
 from kigen.connectors.options import OptionError, duration_us, number, whole
+from kigen.connectors.requests import SourceRequest
 from kigen.connectors.source_base import InputError, LiveSource, Position, Range, Rows, Times
 from kigen.connectors.synthetic.arrival_times import ArrivalProcess, Bursty, Constant, Poisson
 from kigen.connectors.synthetic.generators import column_generator
+from kigen.connectors.synthetic.spec import SPEC
 from kigen.lifetimes.blocks import FOREVER
-from kigen.plan.connector_specs import CONNECTORS
-from kigen.plan.logical import SourceStream
-
-_OPTIONS = CONNECTORS["synthetic"].options
 
 
 class SyntheticSource(LiveSource):
-    def __init__(self, stream: SourceStream, draining: bool, start_us: int | None) -> None:
+    def __init__(self, asked: SourceRequest) -> None:
+        stream, draining, start_us = asked.stream, asked.draining, asked.start_us
         self._owner = f"stream '{stream.name}'"
         option = stream.source.option
         self.stream, self.live = stream, not draining
         seed = whole(self._owner, "seed", option("seed", 0))
         self._arrivals = self._make_arrivals(seed)
-        texts = {key: value for key, value in stream.source.options if key not in _OPTIONS}
+        texts = {key: value for key, value in stream.source.options if key not in SPEC.options}
         self._columns = [column_generator(stream.name, seed, c, texts.get(c.name)) for c in stream.schema]
         self._duration_us = (
             None if option("duration") is None else duration_us(self._owner, "duration", option("duration"))
