@@ -27,6 +27,7 @@ class Committed:
     next_events_us: dict[str, int | None] = field(default_factory=dict)
     elapsed_us: int | None = None  # how long a round took its worker, and each task of it; None: not measured there
     task_us: dict[str, float] | None = None
+    recording_us: float = 0.0  # how long the sink needs to record a round
 
 
 class Scratch:
@@ -40,6 +41,11 @@ class Scratch:
         self._stopping = Path(directory) / "stopping"
         self._reading = Path(directory) / "reading"
         self._seen = (-1, Committed())  # modification time of the file, its content
+
+    def start_anew(self) -> None:
+        """Removes what an earlier pipeline of the same run has left: the app has changed."""
+        for path in (self._committed, self._policy, self._error, self._stopping, self._reading):
+            path.unlink(missing_ok=True)
 
     def set_committed(self, committed: Committed) -> None:
         """Reports from the sink to the reader which batch is durable, and when time will next change a result."""

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from kigen.connectors import Source, open_source
+from kigen.connectors.table.source import TableSource
 from kigen.plan.logical import LINK, App
 from kigen.plan.shared_joins.slices import JoinSlices, join_slices, why_together
-from kigen.plan.tasks import Task, extract_tasks
+from kigen.plan.tasks import Task, extract_tasks, task_number
 from kigen.schedule import DEFAULT_POLICY, PolicySettings
 from kigen.schedule.slices import ADMITTED_NAMES
 from kigen.spark.defaults import DEFAULT_MEMORY
@@ -58,6 +59,10 @@ class RunSpec:
     lanes: int = 0
     host: str | None = None  # the driver's address, for workers on other machines; None: all are on this machine
     sink: Address | None = None  # where lanes deliver their results
+    starts: dict[str, dict[str, Any]] = field(default_factory=dict)  # task that a change added -> stream -> its start
+    begun_us: dict[str, int] = field(default_factory=dict)  # stream that a change added -> when it began
+    change: int = 0  # number of the last change of the app
+    dropped: tuple[int, tuple[str, ...]] = (0, ())  # batch after which tasks were dropped, and their names
     warm_up: bool = False  # run one batch without input, so that everything is started
     runtime: str = "kigen.lifetimes:TaskRuntime"  # module:class, so that tests can replace it
 
@@ -99,7 +104,7 @@ class RunSpec:
         return any(source.live for source in self.sources(0).values())
 
     def bucket(self, task: str) -> int:
-        return bucket_of(task, next(i for i, t in enumerate(self.tasks) if t.name == task))
+        return bucket_of(task, task_number(task))
 
     def source(self, stream: str, started_us: int) -> Source:
         """Opens the source of a stream.
@@ -112,7 +117,10 @@ class RunSpec:
             return LinkSource(declared, self.links)
         if self.ingest is not None and self.ingest.has(stream):
             return IngestSource(declared, self.ingest)
-        return open_source(self.app.stream(stream), self.app.directory, self.draining, started_us, self.checkpoint)
+        if self.warm_up and declared.table:
+            return TableSource(declared, None, self.checkpoint, ends=True)  # nothing reads it
+        began_us = self.begun_us.get(stream, started_us)
+        return open_source(declared, self.app.directory, self.draining, began_us, self.checkpoint)
 
     def listening_address(self, name: str) -> Address:
         """Returns the address on which a server for the lanes listens."""

@@ -147,7 +147,8 @@ class Link:
                     raise LinkDown(
                         f"stream '{stream}' at {self.connection.address}: every answer breaks off before its end"
                     ) from error
-                self._stopped.wait(self.connection.patience.first_s)
+                if self.connection.patience.patience_s > 0:  # otherwise one more try, at once
+                    self._stopped.wait(self.connection.patience.first_s)
 
     def _answers(self, client: Any, ticket: bytes, offset: int, timeout_s: float) -> Iterator[Received]:
         """Makes one DoGet call and decodes its records one by one."""

@@ -64,6 +64,7 @@ class LinkServer:
         self.followers: Counter[tuple[str, str]] = Counter()  # (stream, reader) -> follow calls under way
         # reader -> when it last wanted to follow a stream, whether the stream exists or not (monotonic seconds)
         self.asked: dict[str, float] = {}
+        self.on_followed: Callable[[], None] = lambda: None  # called when a reader begins to follow a stream
         self.copies: CopyProvider | None = None  # provides copies of this process's files, if anything does
         self.counters = TrafficCounters()  # per reader and per producer, as "stream/name"
         self.closing = threading.Event()

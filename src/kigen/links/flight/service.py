@@ -52,6 +52,7 @@ class Server(Protocol):
     about: Callable[[], dict[str, Any]]
     cut_off: Callable[[], bool]
     followers: Counter[tuple[str, str]]
+    on_followed: Callable[[], None]
     copies: CopyProvider | None
     counters: TrafficCounters
     closing: threading.Event
@@ -158,6 +159,7 @@ class Service(fl.FlightServerBase):  # type: ignore[misc]  # pyarrow counts as u
         followers = self._server.followers
         followers[who] += 1
         try:
+            self._server.on_followed()
             yield from messages
         finally:
             followers[who] -= 1

@@ -4,6 +4,10 @@ A worker begins with its epoch, lane and attempt. It gets the rounds that are lo
 then asks for one round after the other. Invariant: only the newest attempt of a lane gets new rounds. The end of an
 epoch is a decision like any other: when the epoch's time is over and no lane would miss a deadline by the pause, when
 it has read so much that a replay would take long, or when nothing is left to do, each lane gets a last round.
+
+Lanes that have ended an epoch ask for the next one before Spark does. When all of them have asked, it begins: rounds go
+on while Spark commits the last epoch and plans this one. Invariant: an epoch does not end before Spark has begun it, so
+lanes are ahead of Spark by one epoch at most.
 """
 
 from __future__ import annotations
@@ -16,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from kigen.durable import DamagedFile, replace
+from kigen.spark.admission.changed_tasks import fitted_lanes, fitted_queues
 from kigen.spark.admission.lane import Lane, RoundDone, costs_file, deal, now_us
 from kigen.spark.admission.lane_moves import Move, plan_moves
 from kigen.spark.admission.offsets import LaneStart, Offset
-from kigen.spark.operator import moved_task
+from kigen.spark.operator.lane import moved_task
 from kigen.spark.rounds import round_log, wire
 from kigen.spark.rounds.round import Round
 from kigen.spark.scratch import Scratch
@@ -28,6 +33,7 @@ from kigen.spark.spec import RunSpec
 GAP_US = 250_000.0  # first guess of the pause between two epochs
 LARGEST_EPOCH = 3_000_000  # tuples per lane: queues keep what an epoch has read, and a replay reads it again
 _REPORT_S = 0.5
+_AHEAD_S = 0.001  # between two looks whether the other lanes have ended, too
 _TODO = "Restore it from a copy of the checkpoint, or start from the beginning with a new --checkpoint directory"
 _OVERTIME = 1.1  # an epoch ends after this share of its length, whatever waits
 _STARTING_S = 600.0  # for a worker to ask for its epoch
@@ -39,12 +45,16 @@ class EpochServer:
     def __init__(self, spec: RunSpec, scratch: Scratch) -> None:
         self._spec, self._scratch = spec, scratch
         self._lanes: list[Lane] = []
-        self._epoch = 0
+        self._epoch = self._spark_epoch = 0  # the newest epoch, and the newest that Spark has begun
+        self._ahead: set[int] = set()  # lanes that wait for the epoch after the newest
+        self._last_rounds: list[list[Round]] = []  # per lane: of the epoch before the newest
+        self._started_us = 0  # when live streams began
         self._attempts: list[int] = []  # newest attempt per lane in this epoch
         self._began: float | None = None  # when the first worker asked
         self._ending = self._failed = False
         self._broken = False  # the run must end; the next one reads the round log
         self._moves: list[Move] = []  # at the end of this epoch
+        self._offset: Offset | None = None  # of the newest epoch
         self._gap_us, self._ended_at = GAP_US, 0.0
         self._reported = 0.0
         self._lock = threading.Lock()
@@ -57,37 +67,54 @@ class EpochServer:
         return self._server.address
 
     def begin(self, start: Offset) -> Offset:
-        """Begins the epoch after `start` and returns its offset."""
+        """Begins the epoch after `start`, unless the lanes have begun it, and returns its offset."""
         with self._lock:
             if not self._lanes:
+                known = round_log.first_offset(self._spec.checkpoint)
+                self._started_us = start.started_us if known is None else int(known["started_us"])
                 self._open(start)
-            else:
-                self._move([lane.rounds[-1] for lane in self._lanes if lane.rounds], start.started_us)
-            self._epoch, self._moves = start.seq + 1, []
-            self._attempts = [-1] * len(self._lanes)
-            self._began, self._ending = None, False
-            queues = {queue: at for lane in self._lanes for queue, at in lane.queues.items()}
-            starts: list[LaneStart] = [lane.start for lane in self._lanes]
-            end = Offset(self._epoch, start.started_us, now_us(), {}, [], _copied(queues), {}, starts)
-            for lane in self._lanes:
-                lane.begin_epoch(self._epoch)
-            self._ending = any(lane.ended for lane in self._lanes)  # as an earlier process decided
+            elif self._epoch <= start.seq:
+                self._move([lane.rounds[-1] for lane in self._lanes if lane.rounds])
+            if self._epoch <= start.seq:
+                self._begin(start.seq + 1)
+            self._spark_epoch = start.seq + 1
         round_log.trim(self._spec.checkpoint, start.seq)
         moved_task.trim(self._spec.checkpoint, start.seq - round_log.KEPT)
-        return end
+        assert self._offset is not None
+        return self._offset
+
+    def _begin(self, epoch: int) -> None:
+        self._last_rounds = [lane.rounds for lane in self._lanes]
+        self._epoch, self._moves, self._ahead = epoch, [], set()
+        self._attempts = [-1] * len(self._lanes)
+        self._began, self._ending = None, False
+        queues = {queue: at for lane in self._lanes for queue, at in lane.queues.items()}
+        starts: list[LaneStart] = [lane.start for lane in self._lanes]
+        self._offset = Offset(epoch, self._started_us, now_us(), {}, [], _copied(queues), {}, starts)
+        for lane in self._lanes:
+            lane.begin_epoch(epoch)
+        self._ending = any(lane.ended for lane in self._lanes)  # as an earlier process decided
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether lanes have begun an epoch that Spark has not."""
+        return self._epoch > self._spark_epoch
 
     def _open(self, start: Offset) -> None:
         """Opens the lanes as they are after the batch of `start`."""
         starts = start.lanes or deal(self._spec, self._spec.lanes, start.logs)
         starts = [{**lane, "adopted": []} for lane in starts]  # what the epoch of `start` adopted is done
         self._lanes = [
-            Lane(self._spec, place, lane, start.queues, start.started_us) for place, lane in enumerate(starts)
+            Lane(self._spec, place, lane, start.queues, self._started_us) for place, lane in enumerate(starts)
         ]
         self._locks = [threading.Lock() for _ in starts]
         if start.lanes is None:
+            self._fit()
             return
         last: list[Round] = []
         for lane in self._lanes:  # the offset is from the start of its epoch
+            if not lane.had_tasks:
+                continue
             entries, _ = round_log.read(round_log.path_of(self._spec.checkpoint, start.seq, lane.place))
             if not entries or not entries[-1].last:
                 path = round_log.path_of(self._spec.checkpoint, start.seq, lane.place)
@@ -95,9 +122,21 @@ class EpochServer:
             for entry in entries:
                 lane.pass_by(entry)
             last += entries[-1:]
-        self._move(last, start.started_us)
+        self._move(last)
+        self._fit()
 
-    def _move(self, last: list[Round], started_us: int) -> None:
+    def _fit(self) -> None:
+        """Opens the lanes anew if a change of the app has dropped or added tasks."""
+        starts: list[LaneStart] = [lane.start for lane in self._lanes]
+        queues = {queue: at for lane in self._lanes for queue, at in lane.queues.items()}
+        fitting, cursors = fitted_lanes(starts, self._spec), fitted_queues(queues, self._spec)
+        if fitting == starts and cursors == queues:
+            return
+        for lane in self._lanes:
+            lane.close()
+        self._lanes = [Lane(self._spec, place, start, cursors, self._started_us) for place, start in enumerate(fitting)]
+
+    def _move(self, last: list[Round]) -> None:
         """Opens the lanes anew if tasks move between them, as the last rounds of the epoch say."""
         moves = {task: place for entry in last for task, place in entry.moves.items()}
         if not moves:
@@ -114,7 +153,7 @@ class EpochServer:
             start["tasks"] = [task for task in start["tasks"] if task not in moves] + start["adopted"]
         for lane in self._lanes:
             lane.close()
-        self._lanes = [Lane(self._spec, place, start, queues, started_us) for place, start in enumerate(starts)]
+        self._lanes = [Lane(self._spec, place, start, queues, self._started_us) for place, start in enumerate(starts)]
 
     @property
     def over(self) -> bool:
@@ -126,8 +165,15 @@ class EpochServer:
     def _serve(self, connection: Connection) -> None:
         header, _ = wire.receive(connection)
         epoch, place, attempt = int(header["epoch"]), int(header["lane"]), int(header["attempt"])
+        if epoch == self._epoch - 1 and self.is_ahead:  # a worker has died after its epoch, before Spark had the state
+            rounds = [entry.to_json() for entry in self._last_rounds[place]]
+            wire.send(connection, {"rounds": rounds, "started_us": self._started_us})
+            wire.receive(connection)  # until it is done
+            return
+        self._wait_for(epoch, place)
         with self._lock:
-            if self._broken or epoch != self._epoch or attempt < self._attempts[place]:
+            moved = {task.name for task in self._lanes[place].tasks} != set(header["tasks"])
+            if self._broken or epoch != self._epoch or attempt < self._attempts[place] or moved:
                 wire.send(connection, {"fenced": True})
                 return
             self._attempts[place] = attempt
@@ -135,9 +181,12 @@ class EpochServer:
                 self._began = time.monotonic()
                 if self._ended_at:
                     self._gap_us += 0.3 * ((self._began - self._ended_at) * 1e6 - self._gap_us)
+                elif self._epoch == 1 and not any(lane.rounds for lane in self._lanes):
+                    self._start_streams()
         with self._locks[place]:
             lane = self._lanes[place]
-            wire.send(connection, {"rounds": [entry.to_json() for entry in lane.rounds]})
+            rounds = [entry.to_json() for entry in lane.rounds]
+            wire.send(connection, {"rounds": rounds, "started_us": self._started_us})
         while True:
             header, _ = wire.receive(connection)
             if header.get("failed"):
@@ -154,12 +203,44 @@ class EpochServer:
             if entry is None or entry.last:
                 return
 
+    def _wait_for(self, epoch: int, place: int) -> None:
+        """Waits until the next epoch begins, for a lane that has ended the newest one. The last lane begins it."""
+        while True:
+            with self._lock:
+                if epoch != self._epoch + 1 or self._is_last_epoch:
+                    return
+                self._ahead.add(place)
+                if len(self._ahead) == sum(1 for lane in self._lanes if lane.tasks):
+                    self._begin(epoch)
+                    return
+            time.sleep(_AHEAD_S)
+
+    @property
+    def _is_last_epoch(self) -> bool:
+        """Whether Spark itself must begin what comes after the newest epoch, if anything does."""
+        if self.is_ahead or self._broken or self._failed or not self._spec.epoch_us:
+            return True
+        moves = any(lane.rounds and lane.rounds[-1].moves for lane in self._lanes)  # lanes must be opened anew
+        return moves or self._scratch.stopping or self.over
+
+    def _start_streams(self) -> None:
+        """Lets the live streams of a new run begin now, when its first worker is ready: Spark has needed a second since
+        it asked for the first offset, and tuples would have waited for it."""
+        first = round_log.first_offset(self._spec.checkpoint)
+        if first is not None:
+            self._started_us = now_us()
+            round_log.save_first_offset(
+                self._spec.checkpoint, {**first, "started_us": self._started_us}, self._spec.syncs
+            )
+            for lane in self._lanes:
+                lane.restart(self._started_us)
+
     def _next(self, lane: Lane, done: RoundDone, epoch: int, attempt: int) -> Round | None:
         """Waits for the next round of a lane; None: a newer attempt has taken over."""
         while True:
             at_us = now_us()
             with self._locks[lane.place]:
-                if epoch != self._epoch or attempt != self._attempts[lane.place]:
+                if self._broken or epoch != self._epoch or attempt != self._attempts[lane.place]:
                     return None
                 if self._ends(at_us) or self._failed:
                     self._ended_at = time.monotonic()
@@ -183,6 +264,8 @@ class EpochServer:
 
     def _is_time(self, at_us: int) -> bool:
         assert self._began is not None
+        if self.is_ahead:
+            return False
         passed_us = (time.monotonic() - self._began) * 1e6
         length_us = self._spec.epoch_us or _STARTING_S * 1e6
         if self._scratch.stopping or self.over:

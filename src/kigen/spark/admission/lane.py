@@ -40,6 +40,7 @@ class RoundDone:
     elapsed_us: int = 0
     task_us: dict[str, float] = field(default_factory=dict)  # time spent on each task of the round
     events_us: dict[str, int | None] = field(default_factory=dict)  # task -> when the passing of time changes a result
+    recording_us: float = 0.0  # how long the sink needs to record a round
 
 
 class Lane:
@@ -49,7 +50,7 @@ class Lane:
         self, spec: RunSpec, place: int, start: LaneStart, queues: dict[str, Cursors], started_us: int
     ) -> None:
         self._spec, self.place, self.tasks = spec, place, tuple(t for t in spec.tasks if t.name in start["tasks"])
-        self._adopted = list(start["adopted"])
+        self._adopted, self.had_tasks = list(start["adopted"]), bool(start["tasks"])
         self.work_us = dict.fromkeys(start["tasks"], 0.0)  # time that each task took in this epoch
         self._logs: dict[str, LogPosition] = {name: {**at} for name, at in start["logs"].items()}
         self.queues: dict[str, Cursors] = {
@@ -70,6 +71,11 @@ class Lane:
         """Where the lane stands now, for the offset of the next epoch."""
         logs: dict[str, LogPosition] = {name: {**at} for name, at in self._logs.items()}
         return {"tasks": [task.name for task in self.tasks], "logs": logs, "adopted": self._adopted}
+
+    def restart(self, started_us: int) -> None:
+        """Lets the live streams begin at another time. Only before the first round."""
+        assert not self.rounds, "streams begin before the first round"
+        self._sources = self._spec.sources(started_us, {s for task in self.tasks for s in task.streams})
 
     def begin_epoch(self, epoch: int) -> None:
         """Opens the log of an epoch, and goes to where an earlier process came in it."""
@@ -94,9 +100,15 @@ class Lane:
     @property
     def over(self) -> bool:
         """Whether all streams of the lane have ended for all its tasks."""
-        return all(at["ended"] for at in self._logs.values()) and all(
+        return not self._waits_for_logs and all(
             at["ended"] for cursors in self.queues.values() for at in cursors.values()
         )
+
+    @property
+    def _waits_for_logs(self) -> bool:
+        """Whether a log has more to read. A table that changes never ends, and nothing waits for its next version."""
+        tables = {stream.name for stream in self._spec.app.streams if stream.changes}
+        return any(not at["ended"] for name, at in self._logs.items() if name not in tables or not _has_begun(at))
 
     @property
     def ended(self) -> bool:
@@ -144,7 +156,7 @@ class Lane:
 
     def _live(self, done: RoundDone, now_us: int, closing: bool) -> dict[str, Any]:
         scheduling = self._policy
-        committed = Committed(done.number, now_us, self._events, done.elapsed_us, done.task_us)
+        committed = Committed(done.number, now_us, self._events, done.elapsed_us, done.task_us, done.recording_us)
         scheduling.completed(done.number, now_us, committed)
         taken = scheduling.next(len(self.rounds) + 1, now_us, self.queues, committed, closing)
         return {queue: given.to_json(later=task_of(queue) != queue) for queue, given in taken.items()}
@@ -189,7 +201,7 @@ class Lane:
         Sources that do not know their next arrival are looked at every millisecond, and less often after a silence.
         """
         scheduling = self._scheduling
-        if scheduling is None or any(not at["ended"] for at in self._logs.values()):
+        if scheduling is None or self._waits_for_logs:
             return _SHORT_WAIT_S
         until_us = scheduling.idle_until_us(now_us, self.queues, self._events)
         longest_s = _LONG_WAIT_S
@@ -232,6 +244,10 @@ def _work_us(task: Task, rates: dict[str, float]) -> float:
     """Guesses how many microseconds of work a task has per second, from declared rates and COST."""
     tuples = sum(rates.get(stream, DEFAULT_RATE) for stream in task.streams)
     return _TASK_US + tuples * (_TUPLE_US + sum(query.cost_us or 0 for query in task.queries))
+
+
+def _has_begun(at: LogPosition) -> bool:
+    return bool(at["pos"].get("index"))
 
 
 def costs_file(checkpoint: str, lane: int) -> Path:

@@ -7,25 +7,34 @@ and everything else here can be rebuilt from them. Cost: a few microseconds per 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from kigen.connectors import Range
-from kigen.connectors.source_base import Times
+from kigen.connectors.source_base import BIRTHS_FROM, Times
 from kigen.lifetimes.blocks import FOREVER
 from kigen.spark.admission.stream_arrivals import StreamArrivals
 
 _NONE = np.zeros(0, np.int64)
 Cursors = dict[str, dict[str, Any]]  # stream -> {index, progress, ended}, and `at` if the source has positions
-Admit = int | dict[str, int]  # a number of the oldest tuples over all streams, or per stream
+Runs = list[tuple[int, int]]  # tuples to skip, then tuples to read, and so on
+Admit = int | dict[str, Runs]  # a number of the oldest tuples over all streams, or runs per stream
+Bounds = tuple[int, ...]  # first and end of a span, then of the next one, and so on
 _SLICE = " slice "
 
 
 def queue_of(task: str, place: int) -> str:
     """Returns the name of a task's queue. If slices run separately, each slice after the first has its own queue."""
     return f"{task}{_SLICE}{place + 1}" if place else task
+
+
+def spans(bounds: Iterable[int]) -> list[tuple[int, int]]:
+    """Returns the spans that bounds describe."""
+    each = iter(bounds)
+    return list(zip(each, each, strict=True))
 
 
 def task_of(queue: str) -> str:
@@ -38,10 +47,10 @@ class TaskInput:
     """Input of one task in a batch: ranges to read, and ranges to skip per stream. Part of Spark's offset as JSON."""
 
     ranges: list[Range]
-    shed: dict[str, tuple[int, int]]  # stream -> first and end offset of the tuples to skip
+    shed: dict[str, Bounds]  # stream -> offsets of the tuples to skip
     dropped: dict[str, int]  # stream -> how many of them had no room in the stream's BUFFER
     arrivals: Times  # arrival times of the tuples to read
-    absent: dict[str, tuple[int, int]] = field(default_factory=dict)  # arrival of the first and last dropped tuple
+    absent: dict[str, Bounds] = field(default_factory=dict)  # arrival of the first and last tuple of each dropped span
     until_us: int | None = None  # the time up to which the task knows its streams; FOREVER at their end
 
     def to_json(self, later: bool = False) -> dict[str, Any]:
@@ -100,7 +109,7 @@ class TaskQueue:
         """Returns the watermark that the task would have if it ran without reading tuples."""
         least_us: int | None = None
         for a, state in self._open:
-            at_us = a.progress_us(a.place(state["index"]))
+            at_us = a.progress_us(a.place(state["index"])) if state["index"] <= a.known else state["progress"]
             if at_us is None:
                 return None
             at_us -= lateness_us[a.name]
@@ -147,37 +156,105 @@ class TaskQueue:
 
         Skips `evicted` tuples per stream and then `shed` tuples over all streams. Moves the cursors.
         """
+        if not isinstance(admit, int):
+            return self._take_runs(admit, closing)
         starts = [a.place(self._cursors[a.name]["index"]) for a in self._arrivals]
         dropped, places, absent = self._dropped(starts, evicted) if evicted else ({}, starts, {})
-        middles, ends = self._split(places, shed), self._ends(places, shed, admit)
-        ranges, gone, times = [], {}, []
+        middles, ends = self._split(places, shed), self._split(places, shed + admit)
+        ranges, times = [], []
+        gone: dict[str, Bounds] = {}
         for a, place, middle, end in zip(self._arrivals, starts, middles, ends, strict=True):
             state = self._cursors[a.name]
             if state["ended"]:
                 continue
             index = state["index"]
+            if index > a.known:
+                ranges.append(self._nothing(a, state))
+                continue
             first = a.cursor(middle) if middle > place else index
             last = a.cursor(end) if end > place or end == len(a.offsets) else index
             ended = closing or a.ended(last)
             times.append(a.times[middle:end])
-            if first > index:
+            begin = first
+            if first > index and a.source.has_watermark_rows:
+                begin = index  # deaths and watermarks among the rows to skip are read
+            elif first > index:
                 gone[a.name] = index, first
             state["index"], state["progress"], state["ended"] = last, a.progress_us(end), ended
             at = a.source.position(last)
             if at is not None:
                 state["at"] = at
-            ranges.append(a.source.piece(a.name, first, last, state["progress"], ended))
+            piece = a.source.piece(a.name, begin, last, state["progress"], ended)
+            ranges.append(piece if begin == first else replace(piece, start={**piece.start, BIRTHS_FROM: first}))
+        return self._input(ranges, gone, dropped, times, absent)
+
+    def _take_runs(self, runs: dict[str, Runs], closing: bool) -> TaskInput:
+        """Skips and reads runs of tuples of each stream, and advances time on every stream. Moves the cursors."""
+        ranges, times = [], []
+        gone: dict[str, Bounds] = {}
+        dropped: dict[str, int] = {}
+        absent: dict[str, Bounds] = {}
+        for a in self._arrivals:
+            state = self._cursors[a.name]
+            if state["ended"]:
+                continue
+            if state["index"] > a.known:
+                ranges.append(self._nothing(a, state))
+                continue
+            index, place = state["index"], a.place(state["index"])
+            pieces: list[tuple[int, int]] = []
+            for skip, read in runs.get(a.name, ()):
+                if skip:
+                    after = a.cursor(place + skip)
+                    gone[a.name] = (*gone.get(a.name, ()), index, after)
+                    absent[a.name] = (*absent.get(a.name, ()), int(a.times[place]), int(a.times[place + skip - 1]))
+                    dropped[a.name] = dropped.get(a.name, 0) + skip
+                    index, place = after, place + skip
+                if read:
+                    after = a.cursor(place + read)
+                    times.append(a.times[place : place + read])
+                    pieces.append((index, after))
+                    index, place = after, place + read
+            if place == len(a.offsets):  # also over what holds no tuples
+                last = a.cursor(place)
+                pieces = [*pieces[:-1], (pieces[-1][0], last)] if pieces and pieces[-1][1] == index else pieces
+                index = last
+            if not pieces or pieces[-1][1] != index:
+                pieces.append((index, index))
+            state["index"], state["progress"], state["ended"] = index, a.progress_us(place), closing or a.ended(index)
+            at = a.source.position(index)
+            if at is not None:
+                state["at"] = at
+            ranges += [
+                a.source.piece(a.name, first, end, state["progress"], state["ended"] and end == index)
+                for first, end in pieces
+            ]
+        return self._input(ranges, gone, dropped, times, absent)
+
+    @staticmethod
+    def _nothing(a: StreamArrivals, state: dict[str, Any]) -> Range:
+        """Returns an empty range of a stream that has not been polled up to the cursor since a restart."""
+        return a.source.piece(a.name, state["index"], state["index"], state["progress"], False)
+
+    def _input(
+        self,
+        ranges: list[Range],
+        gone: dict[str, Bounds],
+        dropped: dict[str, int],
+        times: list[Times],
+        absent: dict[str, Bounds],
+    ) -> TaskInput:
         self._open = [(a, state) for a, state in self._open if not state["ended"]]
         together = times[0] if len(times) == 1 else np.concatenate(times) if times else _NONE
         return TaskInput(ranges, gone, dropped, together, absent)
 
     def _dropped(
         self, starts: list[int], evicted: dict[str, int]
-    ) -> tuple[dict[str, int], list[int], dict[str, tuple[int, int]]]:
+    ) -> tuple[dict[str, int], list[int], dict[str, Bounds]]:
         """Returns the evicted tuples per stream, the index after them, and the arrivals of the first and the last."""
         dropped = {name: count for name, count in evicted.items() if count}
         places = [place + dropped.get(a.name, 0) for a, place in zip(self._arrivals, starts, strict=True)]
-        absent = {
+        absent: dict[str, Bounds] = {
             a.name: (int(a.times[s]), int(a.times[p - 1]))
             for a, s, p in zip(self._arrivals, starts, places, strict=True)
             if p > s
@@ -187,11 +264,6 @@ class TaskQueue:
     def until_us(self, lateness_us: dict[str, int]) -> int | None:
         """Returns the task's watermark: FOREVER at the end of all streams, None before any is known."""
         return FOREVER if self.over else self.reached_us(lateness_us)
-
-    def _ends(self, places: list[int], shed: int, admit: Admit) -> list[int]:
-        if isinstance(admit, int):
-            return self._split(places, shed + admit)
-        return [place + admit.get(a.name, 0) for a, place in zip(self._arrivals, places, strict=True)]
 
     def _split(self, places: list[int], count: int) -> list[int]:
         """Returns the index in each stream after the `count` oldest tuples.

@@ -56,7 +56,8 @@ class Offset:
 
     `queues` has the cursors of each queue, and `taken` what each queue gives to the batch, as `TaskInput.to_json`
     writes it. A slice after the first has a queue of its own (`queue_of`); its input also has `absent`, the tuples
-    that it skips, and `until_us`, the time up to which it runs.
+    that it skips, and `until_us`, the time up to which it runs. The cursor of a slice has `skipped`, the offsets that
+    it has skipped and a later slice has not reached (kigen.spark.rounds.round).
     """
 
     seq: int  # number of the batch; 0: before the first
@@ -116,11 +117,11 @@ def initial_offset(
     for task in tasks:
         live = [name for name in task.streams if sources[name].live]
         for place in range((slices or {}).get(task.name, 1) if live else 0):
-            queues[queue_of(task.name, place)] = {name: _first_cursor(sources[name].initial()) for name in live}
+            queues[queue_of(task.name, place)] = {name: first_cursor(sources[name].initial()) for name in live}
     return Offset(0, started_us, started_us, logs, [], queues, {})
 
 
-def _first_cursor(initial: Position) -> Json:
+def first_cursor(initial: Position) -> Json:
     """Returns the cursor of a task before the first batch, with the position of a source that has positions."""
     at = {"at": initial} if len(initial) > 1 else {}
     return {"index": 0, "progress": None, "ended": False, **at}

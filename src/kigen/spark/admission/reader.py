@@ -19,11 +19,13 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from kigen.connectors import LiveSource, Source
 from kigen.schedule.slices import ADMITTED_NAMES
+from kigen.spark.admission.changed_tasks import fitted
 from kigen.spark.admission.epoch_server import EpochServer
 from kigen.spark.admission.offsets import Json, LiveDecision, Offset, batch_of, initial_offset, log_budget, next_offset
 from kigen.spark.admission.scheduling import Scheduling
 from kigen.spark.admission.slice_scheduling import SliceScheduling
 from kigen.spark.operator.buckets import bucket_of
+from kigen.spark.rounds import round_log
 from kigen.spark.rounds.round_log import first_offset, save_first_offset
 from kigen.spark.scratch import Scratch
 from kigen.spark.spec import RunSpec
@@ -65,7 +67,7 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
     def read(self, start: Json) -> tuple[Iterator[Row], Json]:
         """Returns the rows of the next batch, and the offset after it."""
         with self._scratch.recording_errors():
-            before = Offset.from_json(start)
+            before = fitted(Offset.from_json(start), self._spec)
             after = replace(before, seq=1) if self._spec.warm_up else self._admit(before)
             return self._rows(before, after), start if after is before else after.to_json()
 
@@ -75,6 +77,8 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
             self._reading = True
         if self._spec.lanes:
             return self._epoch(start)
+        if self._scratch.stopping:
+            return start
         now_us, closing = _now_us(), self._scratch.closing
         sources = self._open(start.started_us)
         logs = {name: source for name, source in sources.items() if not source.live}
@@ -90,7 +94,10 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
         """Begins the next epoch, unless the run stops or all streams have ended."""
         if self._server is None:
             self._server = EpochServer(self._spec, self._scratch)
-        return start if self._scratch.stopping or self._server.over else self._server.begin(start)
+        is_begun = self._server.is_ahead or round_log.is_begun(self._spec.checkpoint, start.seq + 1)
+        if self._scratch.stopping and not is_begun:
+            return start  # an epoch that lanes or an earlier process have begun is finished first
+        return start if self._server.over else self._server.begin(start)
 
     def _live(self, start: Offset, now_us: int, closing: bool) -> LiveDecision:
         queues = {task: {stream: dict(at) for stream, at in streams.items()} for task, streams in start.queues.items()}
@@ -127,10 +134,14 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
         if end.seq == start.seq:
             return
         assert self._server is not None, "an epoch that was not committed is planned anew"
+        lanes = sum(1 for lane in end.lanes or () if lane["tasks"])
         for place, lane in enumerate(end.lanes or ()):
             name = f"lane {place + 1}"
+            if not lane["tasks"]:  # a change of the app has dropped all its tasks
+                yield name, bucket_of(name, place), end.seq, json.dumps({"gone": True})
+                continue
             about = {"epoch": end.seq, "lane": place, "started_us": end.started_us, "admission": self._server.address}
-            payload = json.dumps({**about, "tasks": lane["tasks"], "adopted": lane["adopted"]})
+            payload = json.dumps({**about, "lanes": lanes, "tasks": lane["tasks"], "adopted": lane["adopted"]})
             yield name, bucket_of(name, place), end.seq, payload
 
 
@@ -141,6 +152,10 @@ def _rows(spec: RunSpec, start: Offset, end: Offset) -> Iterator[Row]:
     for task, mine in batch.items():
         payload: dict[str, Any] = {"started_us": end.started_us, "admitted_us": end.admitted_us, **mine}
         yield task, spec.bucket(task), end.seq, json.dumps(payload)
+    after, gone = spec.dropped
+    if gone and start.seq == after and end.seq > after:  # the first batch after a change removes the state
+        for task in gone:
+            yield task, spec.bucket(task), end.seq, json.dumps({"gone": True})
 
 
 def _now_us() -> int:

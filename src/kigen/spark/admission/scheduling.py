@@ -9,7 +9,7 @@ waits for the next batch.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ from kigen.plan.logical import App
 from kigen.plan.tasks import Task
 from kigen.schedule import Completion, Policy, PolicySettings, ScheduledTask, make_policy
 from kigen.spark.admission.due_tasks import DueTasks, Events
-from kigen.spark.admission.live_queues import Admit, Cursors, TaskInput, TaskQueue
-from kigen.spark.admission.shedding import Shedding
+from kigen.spark.admission.live_queues import Admit, Cursors, TaskInput, TaskQueue, task_of
+from kigen.spark.admission.shedding import shedding_of
 from kigen.spark.admission.stream_arrivals import AdmissionClock, StreamArrivals
 from kigen.spark.admission.stream_polls import StreamPolls
 from kigen.spark.scratch import Committed
@@ -35,11 +35,15 @@ _KEPT_TUPLES = 4096  # memory of admitted tuples is freed when there are more
 _SAVE_EVERY = 50  # batches after which the learnt costs are saved
 
 
-def scheduled(task: Task) -> ScheduledTask:
-    """Describes a task to the policy. Either all queries of a task are FIRM, with one deadline, or none is."""
+def scheduled(task: Task, step_us: float = 0.0) -> ScheduledTask:
+    """Describes a task to the policy. Either all queries of a task are FIRM, with one deadline, or none is.
+
+    `step_us`: what its streams add to the first guess of a tuple's cost.
+    """
     firm = all(query.firm for query in task.queries)
-    cost_us = TUPLE_US + sum(query.cost_us or 0 for query in task.queries)
-    return ScheduledTask(task.name, None if task.deadline_us is None else float(task.deadline_us), firm, cost_us)
+    cost_us = TUPLE_US + step_us + sum(query.cost_us or 0 for query in task.queries)
+    deadline_us, drop_us = (None if us is None else float(us) for us in (task.deadline_us, task.drop_us))
+    return ScheduledTask(task.name, deadline_us, firm, cost_us, drop_us)
 
 
 class Scheduling:
@@ -58,6 +62,10 @@ class Scheduling:
     ) -> None:
         self._tasks = [task for task in tasks if task.name in queues]
         self._lateness_us = {stream.name: stream.lateness_us for stream in app.streams}
+        self._step_us = {
+            task.name: max((sources[stream].step_us for stream in queues[task.name]), default=0.0)
+            for task in self._tasks
+        }
         self._start(app, *policy, queues)
         self._costs_file, self._at_most = costs, at_most
         self._sends = {task.name for task in self._tasks if any(query.sent for query in task.queries)}
@@ -69,7 +77,7 @@ class Scheduling:
         for stream, source in sources.items():
             cursors = [queue[stream] for queue in queues.values() if stream in queue]
             source.resume({int(cursor["index"]): cursor.get("at") for cursor in cursors})
-            shedding = None if app.stream(stream).shed is None else Shedding(app.stream(stream), source)
+            shedding = shedding_of(app.stream(stream), source)
             first = self._earliest(stream, queues)
             self._arrivals[stream] = StreamArrivals(stream, source, shedding, first, clock)
         self._polls = StreamPolls(self._arrivals.values(), at_most, clock)
@@ -79,7 +87,6 @@ class Scheduling:
         )
         self._arrived_for: set[int] = set()  # tasks that have got tuples since the last decision
         self._waits = 0  # tuples that the policy has, over all tasks
-        self._fed: set[str] = set()
         self._shed = [0] * len(self._tasks)  # tuples that the policy shed, not in an offset yet
         self._buffers = [{s: n for s in queues[t.name] if (n := app.stream(s).buffer) is not None} for t in self._tasks]
         self._evicted: list[dict[str, int]] = [{} for _ in self._tasks]  # no room in BUFFER, not in an offset yet
@@ -89,7 +96,10 @@ class Scheduling:
         self._batches = 0
 
     def _start(self, app: App, name: str, settings: PolicySettings, queues: dict[str, Cursors]) -> None:
-        self.policy: Policy = make_policy(name, [scheduled(task) for task in self._tasks], settings)
+        self.policy: Policy = make_policy(name, self._scheduled(self._tasks), settings)
+
+    def _scheduled(self, tasks: Sequence[Task]) -> list[ScheduledTask]:
+        return [scheduled(task, self._step_us[task_of(task.name)]) for task in tasks]
 
     @property
     def _cost_model(self) -> Any:
@@ -103,12 +113,11 @@ class Scheduling:
         parts: list[Times] = []
         for stream, (offsets, at_us) in self._poll(now_us, queues).items():
             for index in self._readers[stream]:
-                mine = at_us
-                if stream not in self._fed:  # after a restart, tasks have different cursors
-                    mine = at_us[offsets >= queues[self._tasks[index].name][stream]["index"]]
+                cursor = queues[self._tasks[index].name][stream]["index"]
+                # After a restart, tasks have different cursors, and several polls may be needed to pass all of them.
+                mine = at_us if cursor <= offsets[0] else at_us[offsets >= cursor]
                 tasks.append(index)
                 parts.append(mine)
-            self._fed.add(stream)
         if tasks:
             self._feed(np.repeat(tasks, [len(part) for part in parts]), np.concatenate(parts))
 
@@ -146,8 +155,11 @@ class Scheduling:
         if grants:
             elapsed_us = now_us - admitted_us if committed.elapsed_us is None else committed.elapsed_us
             parts = committed.task_us
-            measured = None if parts is None else [parts.get(self._tasks[index].name, 0.0) for index, _ in grants]
-            self._learn(Completion(float(finished_us), float(elapsed_us), grants, missed, measured))
+            names = [task_of(self._tasks[index].name) for index, _ in grants]
+            measured = None if parts is None else [parts.get(name, 0.0) for name in names]
+            self._learn(
+                Completion(float(finished_us), float(elapsed_us), grants, missed, measured, committed.recording_us)
+            )
         self._batches += 1
         if self._costs_file is not None and self._batches % _SAVE_EVERY == 1:
             replace(self._costs_file, json.dumps(self._cost_model.to_json()).encode())
@@ -180,14 +192,11 @@ class Scheduling:
             name = self._tasks[index].name
             self._due.look_at(index)
             queue = TaskQueue(queues[name], self._arrivals)
-            shed, admit = self._shed[index], grants.get(index, 0)
-            last = closing and len(queue) == self._removed(index) + _count(admit)
-            taken[name] = self._with_time(queue.take(shed, admit, last, self._evicted[index]), queue)
-            self._shed[index], self._evicted[index] = 0, {}
+            taken[name] = self._take(index, queue, grants.get(index, 0), closing)
             if index in grants:
                 times.append(taken[name].arrivals if len(queues[name]) == 1 else np.sort(taken[name].arrivals))
         if taken:
-            self._running = seq, now_us, [(i, _count(grants[i])) for i in due if i in grants], times
+            self._running = seq, now_us, [(i, count_of(grants[i])) for i in due if i in grants], times
             for stream in {stream for name in taken for stream in queues[name]}:
                 if len(self._arrivals[stream].offsets) > _KEPT_TUPLES:
                     self._arrivals[stream].forget_before(self._earliest(stream, queues))
@@ -226,8 +235,11 @@ class Scheduling:
         """Adds the tasks that must be in a batch if these are."""
         return due
 
-    def _with_time(self, taken: TaskInput, queue: TaskQueue) -> TaskInput:
-        """Adds the time up to which a task may advance, where its input does not say it."""
+    def _take(self, index: int, queue: TaskQueue, admit: Admit, closing: bool) -> TaskInput:
+        """Takes the input of a task from its queue, with what is dropped. `closing`: nothing comes any more."""
+        last = closing and len(queue) == self._removed(index) + count_of(admit)
+        taken = queue.take(self._shed[index], admit, last, self._evicted[index])
+        self._shed[index], self._evicted[index] = 0, {}
         return taken
 
     def _evict(self, queues: dict[str, Cursors]) -> None:
@@ -268,5 +280,6 @@ class Scheduling:
         return {**self.policy.report(), "waiting": waiting}
 
 
-def _count(admit: Admit) -> int:
-    return admit if isinstance(admit, int) else sum(admit.values())
+def count_of(admit: Admit) -> int:
+    """Returns how many tuples are admitted."""
+    return admit if isinstance(admit, int) else sum(read for runs in admit.values() for _, read in runs)

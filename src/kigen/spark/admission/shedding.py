@@ -5,10 +5,13 @@ How many tuples a slot may keep depends only on the arrivals in its second (kige
 the most valuable tuples are kept. Invariant: whether a tuple is kept depends on the stream alone, not on batches, tasks
 or restarts. So a replay gives the same tuples, and nothing has to be recorded. Cost: the tuples of a slot are created
 and valued twice.
+
+A pushed stream sheds when it takes a batch (`BatchShedding`), so its queue holds only what is kept.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 
 import numpy as np
@@ -69,12 +72,38 @@ class Shedding:
         )
 
 
+class BatchShedding:
+    """Decides for a pushed stream which tuples of a batch are kept, when the batch comes."""
+
+    _evaluating = threading.Lock()  # senders push from many threads, and expressions share a connection to DuckDB
+
+    def __init__(self, shed: Shed) -> None:
+        self._shed, self._shedder = shed, LoadShedder(shed.above_per_second)
+
+    def __call__(self, table: pa.Table, arrived_us: int) -> Mask:
+        """Returns a mask of the tuples that are kept. The table has the stream's columns."""
+        arrivals = np.full(table.num_rows, arrived_us, np.int64)
+        with self._evaluating:
+            return self._shedder.keep(arrivals, _values_of(self._shed, table))
+
+
+def shedding_of(stream: SourceStream, source: LiveSource) -> Shedding | None:
+    """Returns what decides about a stream's tuples after they have arrived; None if all of them are kept."""
+    return None if stream.shed is None or source.has_shed else Shedding(stream, source)
+
+
 def _values(
     shed: Shed, source: LiveSource, stream: SourceStream, first: int, end: int
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
     if shed.by is None:
         return None
-    table = source.read(source.piece(stream.name, first, end, None, False)).table.drop_columns(["_ts"]).combine_chunks()
+    return _values_of(shed, source.read(source.piece(stream.name, first, end, None, False)).table)
+
+
+def _values_of(shed: Shed, table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
+    if shed.by is None:
+        return None
+    table = table.drop_columns([name for name in table.column_names if name.startswith("_")]).combine_chunks()
     batches = table.to_batches()
     if not batches:
         return np.zeros(0)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.types import StructType
 
-FORMAT_NAME = "kigen"
+FORMAT_NAME = "kigen-run"
 SCHEMA = "task string, bucket int, seq long, payload string"
 
 
 class KigenSource(DataSource):
-    """The data source `kigen`. Its option `spec` is the encoded RunSpec."""
+    """The data source of a run. Its option `spec` is the encoded RunSpec."""
 
     @classmethod
     def name(cls) -> str:

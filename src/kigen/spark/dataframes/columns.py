@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql import types as t
@@ -30,21 +32,33 @@ _SPARK = {
 
 def declaration(name: str, frame: DataFrame, timestamp_by: str | None, lateness_s: float, source: str) -> str:
     """Returns the CREATE STREAM of a DataFrame. Raises ValueError if a column has a type that CQL lacks."""
-    columns = []
-    for field in frame.schema.fields:
-        kind = _TYPES.get(type(field.dataType))
-        if kind is None:
-            raise ValueError(
-                f"column {field.name} of the DataFrame for stream '{name}' has type {field.dataType.simpleString()}: "
-                f"cast it to one of {', '.join(_SPARK.values())}, or drop it"
-            )
-        columns.append(f"{_quoted(field.name)} {kind}")
     clauses = []
     if timestamp_by is not None:
         clauses.append(f"TIMESTAMP BY {_quoted(timestamp_by)}")
         if lateness_s:
             clauses.append(f"LATENESS {round(lateness_s * 1e6)} MICROSECONDS")
-    return f"CREATE STREAM {_quoted(name)} ({', '.join(columns)}) {' '.join(clauses)} FROM {source};"
+    return f"CREATE STREAM {_quoted(name)} ({_columns(name, frame)}) {' '.join(clauses)} FROM {source};"
+
+
+def table_declaration(name: str, frame: DataFrame, key: Sequence[str], refresh_s: float | None) -> str:
+    """Returns the CREATE TABLE of a DataFrame. Raises ValueError if a column has a type that CQL lacks."""
+    keyed = f" KEY ({', '.join(_quoted(column) for column in key)})" if key else ""
+    refreshed = "" if refresh_s is None else f" REFRESH EVERY {round(refresh_s * 1e6)} MICROSECONDS"
+    source = "FROM spark (format = 'DataFrame')"
+    return f"CREATE TABLE {_quoted(name)} ({_columns(name, frame)}) {source}{keyed}{refreshed};"
+
+
+def _columns(name: str, frame: DataFrame) -> str:
+    columns = []
+    for field in frame.schema.fields:
+        kind = _TYPES.get(type(field.dataType))
+        if kind is None:
+            raise ValueError(
+                f"column {field.name} of the DataFrame for '{name}' has type {field.dataType.simpleString()}: "
+                f"cast it to one of {', '.join(_SPARK.values())}, or drop it"
+            )
+        columns.append(f"{_quoted(field.name)} {kind}")
+    return ", ".join(columns)
 
 
 def selected(frame: DataFrame, schema: Schema) -> DataFrame:

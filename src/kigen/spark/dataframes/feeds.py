@@ -28,7 +28,7 @@ _ROWS = 20_000  # per push: a queue has room for so many at once
 
 def spark_streams(app: App) -> tuple[SourceStream, ...]:
     """Returns the streams that DataFrames feed."""
-    return tuple(stream for stream in app.streams if stream.source.name == SPARK)
+    return tuple(stream for stream in app.streams if stream.source.name == SPARK and not stream.table)
 
 
 class FrameFeeds:

@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 
 from kigen.connectors.encoding import output_columns
 from kigen.connectors.parquet.sink import ParquetEncoder
+from kigen.connectors.requests import SinkRequest
 from kigen.connectors.sink_base import Sink, SinkPosition
 from kigen.connectors.source_base import InputError
-from kigen.plan.logical import Connector, Query
 
 _OURS = ("format", "mode", "table")
 _UTC = pa.timestamp("us", "UTC")
@@ -27,10 +27,10 @@ class SparkWriterSink(Sink):
 
     commits_per_epoch = True  # a job of Spark each
 
-    def __init__(self, into: Connector, query: Query, directory: str) -> None:
-        super().__init__(query.schema, query.root.is_stream, changes=query.mode == "changes")
+    def __init__(self, asked: SinkRequest) -> None:
+        super().__init__(asked.schema, asked.is_stream, asked.changes)
         self.spark: SparkSession | None = None
-        self._into, self._query, self._directory = into, query.name, directory
+        self._into, self._query, self._directory = asked.connector, asked.query, asked.directory
         named = ParquetEncoder(self.schema, self.is_stream, self.changes).arrow_schema
         self._arrow = pa.schema([(f.name, _UTC if pa.types.is_timestamp(f.type) else f.type) for f in named])
         self._waiting: list[pa.Table] = []

@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from kigen.connectors.pushed.arrival_clock import ArrivalClock
-from kigen.connectors.pushed.ingest_queue import ingest_schema, left_out_of
+from kigen.connectors.pushed.ingest_queue import ingest_schema
+from kigen.connectors.pushed.left_out import left_out_of
 from kigen.connectors.source_base import InputError, LiveSource, Position, Range, Rows, Times
 from kigen.links import Link
 from kigen.plan.logical import SourceStream
@@ -47,7 +48,7 @@ class IngestAccess:
 class IngestSource(LiveSource):
     """Source of a pushed stream."""
 
-    live = True
+    live = has_shed = True
 
     def __init__(self, stream: SourceStream, ingest: IngestAccess) -> None:
         self.stream, self._ingest = stream, ingest
@@ -106,7 +107,9 @@ class IngestSource(LiveSource):
         ts = arrived if at is None else rows.column(f"c{at}").cast(pa.int64())
         left_out = left_out_of(rows.column("_note").drop_null().to_pylist())
         table = rows.select(list(range(len(self.stream.schema)))).append_column("_ts", ts)
-        return Rows(table, left_out.skipped, left_out.errors, left_out.bad, arrivals_us=_int64(arrived))
+        gone = left_out.shed_table(self.stream)
+        unknown = left_out.unknown
+        return Rows(table, left_out.skipped, left_out.errors, left_out.bad, gone, _int64(arrived), unknown=unknown)
 
     def _rows(self, first: int, end: int) -> pa.Table:
         parts: list[pa.RecordBatch] = []

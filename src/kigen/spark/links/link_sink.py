@@ -1,15 +1,16 @@
 """`INTO link`: appends the rows of a round as one unit to a queue of this node, where other nodes read them.
 
-A batch without rounds is one unit. Invariant: unit n holds the rows of the n-th round with rows. A round that is
-replayed after a kill gives the same unit again, which the queue recognises by its number. The sink position is the
-number of the last unit, so after a restart the numbers continue from the sink log. If the queue lacks the last unit, it
-is not the queue that the sink log describes. Continuing would leave a gap that no reader could see, so the run is
-refused.
+A batch without rounds is one unit. Rounds that are committed together share one write and one sync. Invariant: unit n
+holds the rows of the n-th round with rows. A round that is replayed after a kill gives the same unit again, which the
+queue recognises by its number. The sink position is the number of the last unit, so after a restart the numbers
+continue from the sink log. If the queue lacks the last unit, it is not the queue that the sink log describes.
+Continuing would leave a gap that no reader could see, so the run is refused.
 """
 
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,8 +19,9 @@ from kigen.connectors import Sink
 from kigen.connectors.sink_base import SinkPosition
 from kigen.lifetimes.exchange.sent import is_end, is_watermark, outputs_of_gap, queue_schema
 from kigen.plan.logical import Query
-from kigen.queue import ENDED, Queue, QueueFull, SequenceGap
+from kigen.queue import ENDED, Appended, Queue, QueueFull, SequenceGap
 
+Unit = list[pa.RecordBatch]  # rows of one round
 _PRODUCER = "spark"
 _LOOK_S = 0.5  # while the queue is full: how often to check whether the run must end
 
@@ -32,8 +34,8 @@ class LinkSink(Sink):
         self._queue, self._columns = queue, queue_schema(query.schema, query.root.is_stream)
         self._unit = -1
         self._epoch = 0
-        self._batches: list[pa.RecordBatch] = []  # of the unit that is being written
-        self._units: list[list[pa.RecordBatch]] = []  # whole units, not in the queue yet
+        self._batches: Unit = []  # of the unit that is being written
+        self._units: list[Unit] = []  # whole units, not in the queue yet
         self._known = 0
         self._interrupted = threading.Event()
 
@@ -55,38 +57,54 @@ class LinkSink(Sink):
     def commit(self) -> SinkPosition:
         self.end_round()
         units, self._units = self._units, []
+        together: list[Unit] = []
         for unit in units:
-            self._batches = unit
-            self._append_unit()
+            gap = _last_gap(unit)
+            if gap is not None:  # numbers the rows after it as the other replica does
+                self._append(together)
+                unit, outputs = gap
+                together = []
+                self._queue.skip(outputs, _PRODUCER, self._epoch)
+            together += [unit] if unit else []
+        self._append(together)
         return {"unit": self._unit}
 
-    def _append_unit(self) -> None:
-        self._skip_to_last_gap()
-        if self._batches:
-            last = self._batches[-1].slice(self._batches[-1].num_rows - 1)
-            ended = is_watermark(last)[0].as_py() and is_end(int(last.column("_arrived")[0].as_py()))
-            self._append(ENDED if ended else None)
-            self._unit += 1
-            self._batches = []
+    def _append(self, units: list[Unit]) -> None:
+        """Appends units. Those that the queue does not hold share one sync, if it has room for all of them."""
+        old = max(0, min(self._known - (self._unit + 1), len(units)))
+        for unit in units[:old]:
+            self._append_one(unit)
+        new = units[old:]
+        if len(new) > 1:
+            with suppress(QueueFull):
+                self._append_new(new, 0.0)
+                return
+        for unit in new:
+            self._append_one(unit)
 
-    def _append(self, progress_us: int | None) -> None:
-        """Appends the unit. Waits while the queue is full, until a reader acknowledges or the run must end."""
+    def _append_new(self, units: list[Unit], wait_s: float) -> Appended:
+        done = self._queue.append_units(
+            units,
+            self._unit + 1,
+            producer=_PRODUCER,
+            epoch=self._epoch,
+            progress_us=ENDED if _is_end_of_stream(units[-1]) else None,
+            wait_s=wait_s,
+        )
+        self._unit += len(units)
+        return done
+
+    def _append_one(self, unit: Unit) -> None:
+        """Appends a unit. Waits while the queue is full, until a reader acknowledges or the run must end."""
         while True:
             try:
-                done = self._queue.append(
-                    self._batches,
-                    self._unit + 1,
-                    producer=_PRODUCER,
-                    epoch=self._epoch,
-                    progress_us=progress_us,
-                    wait_s=_LOOK_S,
-                )
+                done = self._append_new([unit], _LOOK_S)
             except QueueFull:
                 if self._interrupted.is_set():
                     raise
             else:
-                if done.old and self._unit + 2 == self._known:  # the newest unit, whose rows end the queue
-                    self._require_same_rows(max(done.end - done.old, done.start), done.end)
+                if done.old and self._unit + 1 == self._known:  # the newest unit, whose rows end the queue
+                    self._require_same_rows(unit, max(done.end - done.old, done.start), done.end)
                 return
 
     def interrupt(self) -> None:
@@ -109,39 +127,44 @@ class LinkSink(Sink):
             {"stream": self._queue.name, "expected": expected, "found": found},
         )
 
-    def _require_same_rows(self, first: int, end: int) -> None:
+    def _require_same_rows(self, unit: Unit, first: int, end: int) -> None:
         """Raises SequenceGap if a unit that was sent before the restart held other rows than the repeated batch.
 
         Compares the rows that the queue still holds.
         """
-        table = pa.Table.from_batches(self._batches)
+        table = pa.Table.from_batches(unit)
         here = table.slice(table.num_rows - (end - first))
         kept = pa.Table.from_batches(self._queue.read(first, end - first, 1 << 62).batches(), self._queue.schema)
         if kept.equals(here) or repr(kept.to_pylist()) == repr(here.to_pylist()):
             return
         raise SequenceGap(
-            f"stream '{self._queue.name}': unit {self._unit + 1} was sent before the restart with other rows than the "
+            f"stream '{self._queue.name}': unit {self._unit} was sent before the restart with other rows than the "
             "repeated batch has. Spark lost the offset of that batch, by a power cut under durability = process. Start "
             "this node and those that read from it with a new --state",
-            {"stream": self._queue.name, "unit": self._unit + 1, "first": first, "end": end},
+            {"stream": self._queue.name, "unit": self._unit, "first": first, "end": end},
         )
-
-    def _skip_to_last_gap(self) -> None:
-        """Numbers the rows after a gap in the input as the other replica does.
-
-        Rows before the gap are removed: they have been delivered.
-        """
-        for i in range(len(self._batches) - 1, -1, -1):
-            batch = self._batches[i]
-            values = batch.column("_arrived").filter(is_watermark(batch)).to_pylist()
-            jumps = [(place, value) for place, value in enumerate(values) if outputs_of_gap(value) is not None]
-            if jumps:
-                outputs = outputs_of_gap(jumps[-1][1])
-                assert outputs is not None
-                after = pc.indices_nonzero(is_watermark(batch))[jumps[-1][0]].as_py() + 1
-                self._batches = [b for b in (batch.slice(after), *self._batches[i + 1 :]) if b.num_rows]
-                self._queue.skip(outputs, _PRODUCER, self._epoch)
-                return
 
     def close(self) -> None:
         """Does nothing: the node closes the queue."""
+
+
+def _last_gap(unit: Unit) -> tuple[Unit, int] | None:
+    """Returns the rows after the last gap row of a unit, and how many results lie before it.
+
+    Rows before the gap need not be sent: they have been delivered.
+    """
+    for i in range(len(unit) - 1, -1, -1):
+        batch = unit[i]
+        values = batch.column("_arrived").filter(is_watermark(batch)).to_pylist()
+        found = [(place, outputs_of_gap(value)) for place, value in enumerate(values)]
+        gaps = [(place, outputs) for place, outputs in found if outputs is not None]
+        if gaps:
+            place, outputs = gaps[-1]
+            after = pc.indices_nonzero(is_watermark(batch))[place].as_py() + 1
+            return [b for b in (batch.slice(after), *unit[i + 1 :]) if b.num_rows], outputs
+    return None
+
+
+def _is_end_of_stream(unit: Unit) -> bool:
+    last = unit[-1].slice(unit[-1].num_rows - 1)
+    return bool(is_watermark(last)[0].as_py()) and is_end(int(last.column("_arrived")[0].as_py()))

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from kigen.connectors.source_base import InputError, LiveSource, Position, Range, Rows, Times
+from kigen.connectors.source_base import BIRTHS_FROM, InputError, LiveSource, Position, Range, Rows, Times
 from kigen.lifetimes.exchange.received import input_of_rows
 from kigen.lifetimes.exchange.sent import is_watermark, queue_schema
 from kigen.links import READER, Link, Security
@@ -29,6 +30,7 @@ from kigen.queue import QueueError
 from kigen.queue.payload import require_columns
 from kigen.spark.links.arrived_rows import ArrivedRows, Flags
 
+_HALT_US = 1_000.0  # a step of a task
 _READ_WAIT_S = 60.0  # the rows exist, so a read waits only for a very slow disk
 
 
@@ -59,6 +61,7 @@ class LinkSource(LiveSource):
 
     def __init__(self, stream: SourceStream, access: Access) -> None:
         self.stream, self._access = stream, access
+        self.step_us = _HALT_US if access.halting else 0.0
         self._queue = str(stream.source.option("queue"))
         self._schema = queue_schema(stream.schema, is_stream=not stream.source.option("relation"))
         self._link: Link | None = None
@@ -103,10 +106,10 @@ class LinkSource(LiveSource):
 
     def read(self, piece: Range) -> Rows:
         first, end = int(piece.start["index"]), int(piece.end["index"])
-        rows = self._rows(first, end)
+        rows, dropped = _without_births(self._rows(first, end), int(piece.start.get(BIRTHS_FROM, first)) - first)
         given = input_of_rows(rows, self._access.halting)
         table = given.tables[0] if given.tables else rows.slice(0, 0).rename_columns(_names(rows))
-        return Rows(table, arrivals_us=_int64(table.column("_arrived")), given=given)
+        return Rows(table, shed=dropped, arrivals_us=_int64(table.column("_arrived")), given=given)
 
     def _rows(self, first: int, end: int) -> pa.Table:
         parts: list[pa.RecordBatch] = []
@@ -200,6 +203,16 @@ class _QueueWatcher:
         except QueueError as error:
             self._failed = error
             self._begun.set()
+
+
+def _without_births(rows: pa.Table, count: int) -> tuple[pa.Table, pa.Table | None]:
+    """Removes the tuples that are born in the first `count` rows. Deaths and watermarks stay: a death may be that of
+    an earlier tuple. Returns the rows that stay, and those removed."""
+    if count <= 0:
+        return rows, None
+    head, time = rows.slice(0, count), "_at" if "_at" in rows.column_names else "_from"
+    born = pc.is_valid(head.column(time))
+    return pa.concat_tables([head.filter(pc.invert(born)), rows.slice(count)]), head.filter(born)
 
 
 def _names(rows: pa.Table) -> list[str]:

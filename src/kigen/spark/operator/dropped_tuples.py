@@ -17,6 +17,7 @@ from kigen.connectors.source_base import BadRow, place_text
 from kigen.lifetimes.late_rows import BEHIND, PLACE
 from kigen.plan.dropped_rows import error_output_name, late_output_name
 from kigen.plan.logical import SourceStream
+from kigen.spark.admission.live_queues import spans
 from kigen.spark.operator.range_reader import RangeReader
 from kigen.spark.spec import RunSpec
 
@@ -26,15 +27,21 @@ def removed_tuples(
 ) -> tuple[dict[str, int], dict[str, pa.Table]]:
     """Returns how many tuples each stream lost, and the tables to write, with `_at` like results of a stream.
 
-    `skipped` has, per stream, the offsets that the task skips.
+    `skipped` has, per stream, the offsets that the task skips: first and end of each span in turn.
     """
-    counts: dict[str, int] = {stream: end - first for stream, (first, end) in skipped.items()}
+    each = [(stream, first, end) for stream, bounds in skipped.items() for first, end in spans(bounds)]
+    counts: dict[str, int] = {}
     tables: dict[str, list[pa.Table]] = {}
-    for stream, (first, end) in skipped.items():
+    for stream, first, end in each:
+        counts[stream] = counts.get(stream, 0) + end - first
         shed = spec.app.stream(stream).shed
-        if shed is not None and shed.into is not None and _writer(spec, stream) == task:
-            gone = reader.shed_of(stream, first, end)
-            tables.setdefault(stream, []).extend([] if gone is None else [gone])
+        if shed is None:
+            continue
+        writes, more = shed.into is not None and _writer(spec, stream) == task, reader.has_shed(stream)
+        gone = reader.shed_of(stream, first, end) if writes or more else None
+        if gone is not None:
+            counts[stream] += gone.num_rows if more else 0  # these have no offsets of their own
+            tables.setdefault(stream, []).extend([gone] if writes else [])
     for piece, rows in read:
         if rows.shed is None or not rows.shed.num_rows:
             continue

@@ -1,7 +1,7 @@
 """The stateful operator, as Spark's Python workers call it: for one task in a batch, or for one lane in an epoch.
 
 A row with a task's input is a batch of one round: the results leave as rows to Spark's sink. A row with a lane is an
-epoch: the worker asks admission for rounds until the epoch ends (kigen.spark.operator.lane_step). An error of the input
+epoch: the worker asks admission for rounds until the epoch ends (kigen.spark.operator.lane). An error of the input
 or of an expression leaves as a row of kind `error`. The sink then fails the batch, so nothing of it is kept. Spark
 imports `run_group` by name: a function that is pickled by value would bring its own, empty cache.
 """
@@ -16,11 +16,11 @@ from typing import Any
 import pandas as pd
 
 from kigen.spark.operator import result_rows
-from kigen.spark.operator.lane_step import run_lane
+from kigen.spark.operator.lane.lane_runner import run_lane
 from kigen.spark.operator.manifest import Manifest
 from kigen.spark.operator.outbox import Encoders, decode_encoders
 from kigen.spark.operator.range_reader import RangeReader
-from kigen.spark.operator.task_step import USER_ERRORS, ResultRow, TaskStep
+from kigen.spark.operator.task_step import ONE_AT_A_TIME, USER_ERRORS, ResultRow, TaskStep
 from kigen.spark.spec import RunSpec
 
 Key = tuple[str, int]  # task or lane, bucket
@@ -34,10 +34,14 @@ def run_group(
     encoders = None if encoders_text is None else decode_encoders(encoders_text)
     rows = sorted((int(r.seq), str(r.payload)) for frame in frames for r in frame.itertuples())
     payloads = [(seq, json.loads(text)) for seq, text in rows]
-    if "epoch" in payloads[0][1]:
+    if "gone" in payloads[0][1]:  # a change of the app has dropped the task
+        state.remove()
+        out: list[ResultRow] = []
+    elif "epoch" in payloads[0][1]:
         out = run_lane(spec, payloads[0][1], state, encoders)
     else:
-        out = _run_task(spec, (str(key[0]), int(key[1])), payloads, state, encoders)
+        with ONE_AT_A_TIME:
+            out = _run_task(spec, (str(key[0]), int(key[1])), payloads, state, encoders)
     yield pd.DataFrame(out, columns=result_rows.COLUMNS)
 
 

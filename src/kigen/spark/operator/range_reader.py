@@ -7,26 +7,29 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from kigen.connectors import LiveSource, Range, Rows, Source
 from kigen.connectors.ahead import without_far
 from kigen.connectors.source_base import Times
 from kigen.plan.logical import SourceStream
-from kigen.spark.admission.shedding import Shedding, kept_arrivals
+from kigen.spark.admission.shedding import Shedding, kept_arrivals, shedding_of
 from kigen.spark.spec import RunSpec
 
 _KEPT_ROWS, _KEPT_RANGES = 2_000_000, 64
 
 # (run, stream) -> source. Sources are kept because they learn as they read, for example the length of a row.
-_SOURCES: dict[tuple[str, str], Source] = {}
-_SHEDDING: dict[tuple[str, str], Shedding] = {}
+_SOURCES: dict[tuple[str, str, int], Source] = {}
+_SHEDDING: dict[tuple[str, str], Shedding | None] = {}
 _READ: OrderedDict[tuple[str, str], Rows] = OrderedDict()  # (run, range as JSON)
+_KEPT = [0]  # tuples in `_READ`
 
 
 def clear_read_ranges() -> None:
     """Empties the cache to free memory. A range that is needed again is read again."""
     _READ.clear()
+    _KEPT[0] = 0
 
 
 class RangeReader:
@@ -38,8 +41,8 @@ class RangeReader:
             del _SOURCES[stale]
         for gone in [key for key in _SHEDDING if key[0] != spec.run_id]:
             del _SHEDDING[gone]
-        for old in [key for key in _READ if key[0] != spec.run_id]:
-            del _READ[old]
+        if any(key[0] != spec.run_id for key in _READ):
+            clear_read_ranges()
 
     def ranges(self, pieces: list[dict[str, Any]]) -> list[tuple[Range, Rows]]:
         return [(Range.from_json(piece), self._rows(piece)) for piece in pieces]
@@ -47,20 +50,21 @@ class RangeReader:
     def _rows(self, piece: dict[str, Any]) -> Rows:
         key = self._spec.run_id, json.dumps(piece)
         if key not in _READ:
-            _READ[key] = self._read(Range.from_json(piece))
-            while len(_READ) > 1 and (
-                len(_READ) > _KEPT_RANGES or sum(rows.table.num_rows for rows in _READ.values()) > _KEPT_ROWS
-            ):
-                _READ.popitem(last=False)
+            found = _READ[key] = self._read(Range.from_json(piece))
+            _KEPT[0] += found.table.num_rows
+            while len(_READ) > 1 and (len(_READ) > _KEPT_RANGES or _KEPT[0] > _KEPT_ROWS):
+                _KEPT[0] -= _READ.popitem(last=False)[1].table.num_rows
         return _READ[key]
 
     def arrivals_us(self, stream: str, first: int, end: int) -> Times:
         """Returns the arrival times of a range, without the tuples that SHED removes."""
         source = self._source(stream)
         assert isinstance(source, LiveSource)
-        declared, key = self._spec.app.stream(stream), (self._spec.run_id, stream)
-        shedding = None if declared.shed is None else _SHEDDING.setdefault(key, Shedding(declared, source))
-        return kept_arrivals(source, shedding, first, end)[1]
+        return kept_arrivals(source, self._shedding(self._spec.app.stream(stream), source), first, end)[1]
+
+    def has_shed(self, stream: str) -> bool:
+        source = self._source(stream)
+        return isinstance(source, LiveSource) and source.has_shed
 
     def shed_of(self, stream: str, first: int, end: int) -> pa.Table | None:
         """Returns what SHED removes from a range that a task skips, without what the policy made the task skip."""
@@ -72,21 +76,39 @@ class RangeReader:
         source = self._source(piece.stream)
         rows = source.read(piece)
         stream = self._spec.app.stream(piece.stream)
-        return without_far(self._kept(piece, source, stream, rows), stream, source)
+        return _since(without_far(self._kept(piece, source, stream, rows), stream, source), stream.since_us)
 
     def _kept(self, piece: Range, source: Source, stream: SourceStream, rows: Rows) -> Rows:
         """Removes what SHED does not keep."""
         if stream.shed is None or not isinstance(source, LiveSource) or not source.live or not rows.table.num_rows:
             return rows
-        key = self._spec.run_id, piece.stream
-        shedding = _SHEDDING.setdefault(key, Shedding(stream, source))
+        shedding = self._shedding(stream, source)
+        if shedding is None:
+            return rows
         kept_mask = shedding.keeps(int(piece.start["index"]), int(piece.end["index"]))
         arrivals = None if rows.arrivals_us is None else rows.arrivals_us[kept_mask]
         kept, gone = rows.table.filter(pa.array(kept_mask)), rows.table.filter(pa.array(~kept_mask))
         return replace(rows, table=kept, shed=gone, arrivals_us=arrivals)
 
+    def _shedding(self, stream: SourceStream, source: LiveSource) -> Shedding | None:
+        key = self._spec.run_id, stream.name
+        if key not in _SHEDDING:
+            _SHEDDING[key] = shedding_of(stream, source)
+        return _SHEDDING[key]
+
     def _source(self, stream: str) -> Source:
-        key = self._spec.run_id, stream
+        key = self._spec.run_id, stream, self._started_us
         if key not in _SOURCES:
             _SOURCES[key] = self._spec.source(stream, self._started_us)
         return _SOURCES[key]
+
+
+def _since(rows: Rows, since_us: int | None) -> Rows:
+    """Leaves out the tuples before the time from which a stream is replayed."""
+    if since_us is None or not rows.table.num_rows:
+        return rows
+    kept = np.asarray(rows.table.column("_ts"), np.int64) >= since_us
+    if kept.all():
+        return rows
+    arrivals = None if rows.arrivals_us is None else rows.arrivals_us[kept]
+    return replace(rows, table=rows.table.filter(pa.array(kept)), arrivals_us=arrivals)

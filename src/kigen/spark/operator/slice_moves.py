@@ -25,7 +25,7 @@ def moves_of(slices: Sequence[Slice], tuples: Iterable[int] | None = None) -> li
         Move(
             BEFORE_TIME if mine["until_us"] is None else mine["until_us"],
             count,
-            {stream: (first, last) for stream, (first, last) in mine["absent"].items()},
+            {stream: tuple(bounds) for stream, bounds in mine["absent"].items()},
         )
         for mine, count in zip(slices, counts, strict=True)
     ]

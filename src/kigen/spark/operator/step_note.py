@@ -11,6 +11,7 @@ from typing import Any
 
 from kigen.connectors import Range, Rows
 from kigen.connectors.source_base import place_of_range
+from kigen.connectors.values.unknown_fields import Unknown, merged
 from kigen.spark.operator.arrival_times import slotted
 
 ReadRanges = list[tuple[Range, Rows]]
@@ -33,6 +34,7 @@ def step_note(
         "positions": {piece.stream: piece.end for piece, _ in read},
         "checksums": _checksums(read),
         "skipped": _skipped(read),
+        "unknown": _unknown(read),
         "shed": {stream: count - dropped.get(stream, 0) for stream, count in shed.items()},
         "dropped": dropped,
         "done_us": time.time_ns() // 1000,
@@ -58,6 +60,15 @@ def _skipped(read: ReadRanges) -> dict[str, Any]:
             count, errors = skipped.get(piece.stream, (0, []))
             skipped[piece.stream] = count + rows.skipped, (errors + rows.errors)[:5]
     return skipped
+
+
+def _unknown(read: ReadRanges) -> dict[str, Unknown]:
+    """Returns, per stream, the fields that it does not declare, with the number of rows that have them."""
+    found: dict[str, Unknown] = {}
+    for piece, rows in read:
+        if rows.unknown:
+            found[piece.stream] = merged([found.get(piece.stream, {}), rows.unknown])
+    return found
 
 
 def _arrivals(read: ReadRanges, admitted_us: int) -> dict[str, list[tuple[int, int]]]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from kigen.connectors import InputError, Range, Rows
 from kigen.durable import DamagedFile
@@ -39,9 +41,12 @@ from kigen.spark.watch.worker_files import WorkerFiles
 ResultRow = tuple[str, int, str | None, str, bytes | None, str | None]  # see kigen.spark.operator.result_rows
 Payload = dict[str, Any]
 
+# Held while a kernel works: the threads of a worker share caches and DuckDB's connection.
+ONE_AT_A_TIME = threading.RLock()
 _KERNELS: dict[tuple[str, str, int], tuple[int, Any]] = {}  # (run, task, bucket) -> (seq, kernel)
 _WATCHES: dict[tuple[str, str, int], StepWatch] = {}
 _IN_ORDER = ("synthetic", "http", "mqtt", "link")  # sources that give tuples in the order of their arrival times
+_MANY_TABLES = 16
 _MANY = 100_000  # tuples: saving a kernel that holds more takes a while
 # Errors that end the run with a message for its user.
 USER_ERRORS = (MemoryLimitReached, MemoryError, InputError, EvaluationError, DamagedFile, duckdb.Error, OSError)
@@ -94,7 +99,8 @@ class TaskStep:
         return kernel
 
     def _step_again(self, kernel: Any, ranges: list[dict[str, Any]], slices: list[Any]) -> ReadRanges:
-        read = self.reader.ranges(ranges)
+        # Streams that only dropped queries read are not read again.
+        read = self.reader.ranges([piece for piece in ranges if piece["stream"] in kernel.task.streams])
         with self.watch.stepping(kernel, _rows(read)):
             kernel.step(_inputs(read), None, *(moves_of(later) for later in slices))
         return read
@@ -233,7 +239,10 @@ def _rows(read: ReadRanges) -> int:
 
 
 def _inputs(read: ReadRanges) -> dict[str, StreamInput]:
-    """Merges the ranges of each stream into one input of the kernel."""
+    """Merges the ranges of each stream into one input of the kernel.
+
+    Many ranges, as in a replay, become one table: the kernel halts at least once per table.
+    """
     inputs: dict[str, StreamInput] = {}
     for piece, rows in read:
         given = inputs.setdefault(piece.stream, StreamInput(tables=[], progress_us=None, ended=False))
@@ -249,4 +258,7 @@ def _inputs(read: ReadRanges) -> dict[str, StreamInput]:
         given.progress_us = given.progress_us if rows.given.progress_us is None else rows.given.progress_us
         given.ended = given.ended or rows.given.ended or piece.ended
         given.last_us = given.last_us if rows.given.last_us is None else rows.given.last_us
+    for given in inputs.values():
+        if len(given.tables) > _MANY_TABLES and not given.steps_us:
+            given.tables = [pa.concat_tables(given.tables).combine_chunks()]
     return inputs

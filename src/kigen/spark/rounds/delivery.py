@@ -13,6 +13,7 @@ from typing import Any
 from kigen.spark.rounds import wire
 
 WINDOW = 32
+_RISING, _FALLING = 0.2, 0.05
 Row = tuple[str, int, str | None, str, bytes | None, str | None]
 
 
@@ -28,6 +29,7 @@ class Delivery:
         wire.send(self._connection, about)
         self.has = int(self._answer()["has"])
         self.sent = self._recorded = self.has
+        self.recording_us = 0.0  # how long the sink needs to record a round, smoothed
 
     def __enter__(self) -> Delivery:
         return self
@@ -45,12 +47,24 @@ class Delivery:
         )
         self.sent = number
         while self._connection.poll() or self.sent - self._recorded > WINDOW:
-            self._recorded = int(self._answer()["recorded"])
+            self._note(self._answer())
 
     def finish(self) -> None:
         """Waits until the sink has recorded all rounds."""
         while self._recorded < self.sent:
-            self._recorded = int(self._answer()["recorded"])
+            self._note(self._answer())
+
+    def end_epoch(self, rows: Sequence[Row], lanes: int) -> None:
+        """Reports the end of the lane's epoch, which has so many lanes, and waits until the sink knows it."""
+        heads = [(task, query, kind, note, False) for task, _, query, kind, _, note in rows]
+        wire.send(self._connection, {"end": lanes, "rows": heads})
+        self._answer()
+
+    def _note(self, answer: dict[str, Any]) -> None:
+        self._recorded = int(answer["recorded"])
+        took_us = float(answer["took_us"])
+        weight = _RISING if took_us > self.recording_us else _FALLING  # rather too long than too short
+        self.recording_us += weight * (took_us - self.recording_us)
 
     def _answer(self) -> dict[str, Any]:
         header, _ = wire.receive(self._connection)

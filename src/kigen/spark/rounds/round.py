@@ -6,13 +6,13 @@ in each epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count, takewhile
 from typing import Any
 
 from kigen.plan.tasks import Task
-from kigen.spark.admission.live_queues import Cursors, queue_of
+from kigen.spark.admission.live_queues import Bounds, Cursors, queue_of, spans, task_of
 
 Json = dict[str, Any]
 _NOTHING: Json = {"ranges": [], "shed": {}, "dropped": {}}
@@ -61,8 +61,27 @@ def _later_slices(taken: dict[str, Json], task: str) -> list[Json]:
 def advance_cursors(queues: dict[str, Cursors], taken: dict[str, Json]) -> None:
     """Moves the cursors of the queues to where a round has read them."""
     for queue, given in taken.items():
+        if queue not in queues:
+            continue  # of a task that a change of the app has dropped
         for piece in given["ranges"]:
             cursor = queues[queue][piece["stream"]]
             cursor.update(index=piece["end"]["index"], progress=piece["progress_us"], ended=piece["ended"])
             if len(piece["end"]) > 1:  # the source has positions of its own
                 cursor["at"] = piece["end"]
+    note_skipped(queues, {queue: given["shed"] for queue, given in taken.items()})
+
+
+def note_skipped(queues: dict[str, Cursors], shed: Mapping[str, Mapping[str, Bounds]]) -> None:
+    """Notes what slices have skipped, in their cursors, as long as a later slice has not come by.
+
+    A later slice must skip it, too. `shed` is what each queue has skipped in a round.
+    """
+    for task in {task_of(queue) for queue in shed if task_of(queue) != queue}:
+        mine = [queue for queue in queues if task_of(queue) == task]
+        for stream in queues[task]:
+            passed = min(queues[queue][stream]["index"] for queue in mine)
+            for queue in mine:
+                cursor, new = queues[queue][stream], shed.get(queue, {}).get(stream, ())
+                kept = [span for span in spans((*cursor.pop("skipped", ()), *new)) if span[1] > passed]
+                if kept:
+                    cursor["skipped"] = [bound for span in kept for bound in span]

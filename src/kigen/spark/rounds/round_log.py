@@ -73,6 +73,11 @@ def lanes(checkpoint: str | Path, epoch: int) -> list[Path]:
     return sorted(path for found, path in _files(checkpoint) if found == epoch)
 
 
+def is_begun(checkpoint: str | Path, epoch: int) -> bool:
+    """Whether a round of the epoch is logged."""
+    return any(read(path)[0] for path in lanes(checkpoint, epoch))
+
+
 def trim(checkpoint: str | Path, committed: int) -> None:
     """Removes the logs of epochs that are committed, up to this one, except the last few."""
     for epoch, path in _files(checkpoint):

@@ -20,6 +20,8 @@ from kigen.spark.watch.worker_deaths import exit_line
 
 __all__ = ["group_step"]
 
+_NICE = 5  # workers yield to admission and the sink, which work for fractions of a millisecond but are waited for
+
 
 class _Signals:
     """Replaces the module `signal` in Spark's daemon, which would ignore how its children ended."""
@@ -45,6 +47,7 @@ def _reap(*_: object) -> None:
 
 if __name__ == "__main__":
     os.environ[WORKER] = "1"
+    os.nice(_NICE)
     setattr(daemon, "signal", _Signals())  # noqa: B010 - a module has no such attribute for type checkers
     gc.freeze()  # imported objects are never freed: the garbage collector of workers can skip them
     daemon.manager()

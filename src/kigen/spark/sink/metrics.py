@@ -7,11 +7,14 @@ with buckets 2 % wide. Cost: a microsecond per slot of arrivals.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
+from kigen.connectors.values.unknown_fields import Unknown, merged
 from kigen.lifetimes.accounting import Holding, Part
 from kigen.plan.logical import App, Query
 
@@ -28,18 +31,19 @@ class Histogram:
         self.counts[int(math.log(max(1.0, duration_us)) / _GROWTH)] += count
 
     def quantile_ms(self, share: float) -> float | None:
-        total = sum(self.counts.values())
-        if not total:
-            return None
-        rank, seen = math.ceil(share * total), 0
-        for bucket in sorted(self.counts):
-            seen += self.counts[bucket]
-            if seen >= rank:
-                return round(math.exp((bucket + 0.5) * _GROWTH) / 1000, 3)
-        raise AssertionError("ranks end at the total")
+        return self._quantiles_ms([share])[0]
 
     def quantiles_ms(self, *percents: float) -> dict[str, float | None]:
-        return {f"p{p}": self.quantile_ms(p / 100) for p in percents}
+        found = self._quantiles_ms([percent / 100 for percent in percents])
+        return {f"p{percent}": at_ms for percent, at_ms in zip(percents, found, strict=True)}
+
+    def _quantiles_ms(self, shares: list[float]) -> list[float | None]:
+        buckets = sorted(self.counts)
+        reached = list(accumulate(self.counts[bucket] for bucket in buckets))
+        if not buckets or not reached[-1]:
+            return [None] * len(shares)
+        places = [bisect_left(reached, math.ceil(share * reached[-1])) for share in shares]
+        return [round(math.exp((buckets[place] + 0.5) * _GROWTH) / 1000, 3) for place in places]
 
     def copy(self) -> Histogram:
         return Histogram(Counter(self.counts))
@@ -81,6 +85,10 @@ class QueryMetrics:
     latency: Histogram = field(default_factory=Histogram)
     state: dict[str, Any] = field(default_factory=lambda: state_of((), 0))  # what its operators held at the last count
 
+    @property
+    def sdmr(self) -> float:
+        return (self.missed + self.shed + self.dropped) / self.arrived if self.arrived else 0.0
+
     def report(self, deadline_us: int | None) -> dict[str, Any]:
         return {
             "in": self.arrived,
@@ -90,7 +98,7 @@ class QueryMetrics:
             "late": self.late,
             "skipped": self.skipped,
             "dropped": self.dropped,
-            "sdmr": (self.missed + self.shed + self.dropped) / self.arrived if self.arrived else 0.0,
+            "sdmr": self.sdmr,
             "deadline_ms": None if deadline_us is None else deadline_us / 1000,
             "latency_ms": self.latency.quantiles_ms(50, 95, 99, 99.9),
             "missed_ms": {part: self._mean_ms(part) for part in ("waiting", "running", "committing")},
@@ -132,6 +140,7 @@ class Metrics:
     batches: int = 0
     batch: Histogram = field(default_factory=Histogram)
     wall_us: int = 0  # including earlier runs on the checkpoint
+    unknown: dict[str, Unknown] = field(default_factory=dict)  # stream -> fields that it does not declare
     _app: App | None = field(default=None, repr=False, compare=False)
     _read: dict[str, tuple[Query, tuple[str, ...]]] = field(default_factory=dict, repr=False, compare=False)
 
@@ -154,10 +163,17 @@ class Metrics:
                 held = [Holding.from_json(value) for value in note["state"] if query.name in value["queries"]]
                 mine.state = state_of(held, mine.state["peak_bytes"])
             mine.skipped += sum(note["skipped"][s][0] for s in streams if s in note["skipped"])
+        for stream, fields in note.get("unknown", {}).items():
+            # Of the tasks that read the stream, the one with its first query counts.
+            first = next((name for name, (_, streams) in self._read.items() if stream in streams), None)
+            if first in note["counts"]:
+                self.unknown[stream] = merged([self.unknown.get(stream, {}), fields])
 
-    def committed(self, app: App, note: dict[str, Any], at_us: int) -> None:
-        """Adds the latencies of a step's tuples. Its results are durable since `at_us`."""
+    def committed(self, app: App, note: dict[str, Any], at_us: int, queries: Collection[str]) -> None:
+        """Adds the latencies of a step's tuples for some of its queries, whose results are durable since `at_us`."""
         for query, streams in self._counted(app, note):
+            if query.name not in queries:
+                continue
             later = note.get("later", {}).get(query.name)  # for a slice after the first: the tuples that it processed
             arrivals = (
                 [pair for s in streams for pair in note["arrivals"].get(s, ())] if later is None else later["arrivals"]
@@ -183,11 +199,18 @@ class Metrics:
 
     def to_json(self) -> dict[str, Any]:
         queries = {name: {**m.__dict__, "latency": m.latency.to_json()} for name, m in self.queries.items()}
-        return {"queries": queries, "batches": self.batches, "batch": self.batch.to_json(), "wall_us": self.wall_us}
+        return {
+            "queries": queries,
+            "batches": self.batches,
+            "batch": self.batch.to_json(),
+            "wall_us": self.wall_us,
+            "unknown": self.unknown,
+        }
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> Metrics:
         queries = {
             n: QueryMetrics(**{**m, "latency": Histogram.from_json(m["latency"])}) for n, m in value["queries"].items()
         }
-        return Metrics(queries, value["batches"], Histogram.from_json(value["batch"]), value["wall_us"])
+        batch, unknown = Histogram.from_json(value["batch"]), value.get("unknown", {})
+        return Metrics(queries, value["batches"], batch, value["wall_us"], unknown)

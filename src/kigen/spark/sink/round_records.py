@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ class RoundRecord:
     rounds: dict[str, int] = field(default_factory=dict)  # output -> its newest round
     notes: list[tuple[str, str]] = field(default_factory=list)  # (task, note of a step as JSON)
     out: dict[str, int] = field(default_factory=dict)  # query -> result rows
+    held: dict[str, list[str]] = field(default_factory=dict)  # query -> outputs that have not committed these rows
 
 
 class RoundRecords:
@@ -42,10 +45,10 @@ class RoundRecords:
     def is_open(self) -> bool:
         return self._file is not None
 
-    def read(self, logged: dict[int, int]) -> list[RoundRecord]:
+    def read(self, logged: dict[int, int] | None) -> list[RoundRecord]:
         """Returns the whole lines. Leaves out rounds that the round log does not have: a power cut has taken them.
 
-        `logged` has the last logged round per lane.
+        `logged` has the last logged round per lane; None: leaves out nothing.
         """
         found: list[RoundRecord] = []
         try:
@@ -57,7 +60,7 @@ class RoundRecords:
             if not line.endswith(b"\n") or line[:8] != b"%08x" % zlib.crc32(text):
                 break
             record = RoundRecord(**json.loads(text))
-            if record.last <= logged.get(record.lane, 0):
+            if logged is None or record.last <= logged.get(record.lane, 0):
                 found.append(record)
         return found
 
@@ -83,6 +86,18 @@ class RoundRecords:
         """Removes the file: the sink log has the whole epoch."""
         self.close()
         remove(self._path)
+
+
+def rewrite_positions(checkpoint: str | Path, forgotten: Collection[str], sync: bool) -> None:
+    """Forgets the positions of outputs that begin anew. Their rounds count as written."""
+    for path in Path(checkpoint, "sink").glob("*.rounds"):
+        found = RoundRecords(str(checkpoint), int(path.stem)).read(dict.fromkeys(range(1 << 10), 1 << 62))
+        kept = [replaced(one, positions=_without(one.positions, forgotten)) for one in found]
+        replace(path, _lines(kept), sync)
+
+
+def _without(positions: dict[str, Any], forgotten: Collection[str]) -> dict[str, Any]:
+    return {name: at for name, at in positions.items() if name not in forgotten}
 
 
 def _lines(records: list[RoundRecord]) -> bytes:

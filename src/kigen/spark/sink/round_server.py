@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,13 +30,27 @@ class DeliveredRound:
     lane: int
     number: int
     rows: list[dict[str, Any]]  # as Spark's sink gets them: task, query, kind, payload, note
+    came_s: float = 0.0  # monotonic time
+
+
+@dataclass(frozen=True)
+class EndedLane:
+    """The end of a lane's epoch: all its rounds are recorded."""
+
+    epoch: int
+    lane: int
+    lanes: int  # of the epoch
+    rows: list[dict[str, Any]]
+
+
+Delivered = tuple[DeliveredRound | EndedLane, Connection]
 
 
 class RoundServer:
     """Serves the lanes of a run.
 
     `begin` returns the last round that the sink has of a lane in an epoch. `write` writes a group of rounds; an empty
-    group lets it commit what is due.
+    group lets it commit what is due. `end` takes note that a lane has ended its epoch.
     """
 
     def __init__(
@@ -44,9 +59,10 @@ class RoundServer:
         key: bytes,
         begin: Callable[[int, int], int],
         write: Callable[[list[DeliveredRound]], None],
+        end: Callable[[EndedLane], None],
     ) -> None:
-        self._begin, self._write = begin, write
-        self._waiting: queue.SimpleQueue[tuple[DeliveredRound, Connection] | None] = queue.SimpleQueue()
+        self._begin, self._write, self._end = begin, write, end
+        self._waiting: queue.SimpleQueue[Delivered | None] = queue.SimpleQueue()
         self._failed = False
         self._thread = threading.Thread(target=self._work, name="kigen-rounds", daemon=True)
         self._thread.start()
@@ -62,6 +78,7 @@ class RoundServer:
         wire.send(connection, {"has": self._begin(epoch, lane)})
         while True:
             header, parts = wire.receive(connection)
+            came_s = time.monotonic()
             payloads = iter(parts)
             rows = [
                 {
@@ -73,27 +90,32 @@ class RoundServer:
                 }
                 for task, query, kind, note, packed in header["rows"]
             ]
-            self._waiting.put((DeliveredRound(epoch, lane, int(header["round"]), rows), connection))
+            if "end" in header:
+                self._waiting.put((EndedLane(epoch, lane, int(header["end"]), rows), connection))
+            else:
+                self._waiting.put((DeliveredRound(epoch, lane, int(header["round"]), rows, came_s), connection))
 
     def _work(self) -> None:
         while True:
             group = self._take()
             if group is None:
                 return
-            answer: dict[str, Any] = {}
             try:
                 if not self._failed:
-                    self._write([delivered for delivered, _ in group])
+                    self._write([delivered for delivered, _ in group if isinstance(delivered, DeliveredRound)])
+                    for delivered, _ in group:
+                        if isinstance(delivered, EndedLane):
+                            self._end(delivered)
             except Exception:  # the sink keeps the error for the command
                 self._failed = True
+            now_s = time.monotonic()
             for delivered, connection in group:
-                answer = {"failed": True} if self._failed else {"recorded": delivered.number}
                 with suppress(Exception):  # the worker is gone
-                    wire.send(connection, answer)
+                    wire.send(connection, {"failed": True} if self._failed else _answer(delivered, now_s))
 
-    def _take(self) -> list[tuple[DeliveredRound, Connection]] | None:
+    def _take(self) -> list[Delivered] | None:
         """Waits for rounds; returns None at the end."""
-        group: list[tuple[DeliveredRound, Connection]] = []
+        group: list[Delivered] = []
         with suppress(queue.Empty):
             found = self._waiting.get(timeout=_IDLE_S)
             while found is not None:
@@ -108,3 +130,9 @@ class RoundServer:
         self._server.close()
         self._waiting.put(None)
         self._thread.join(5.0)
+
+
+def _answer(delivered: DeliveredRound | EndedLane, now_s: float) -> dict[str, Any]:
+    if isinstance(delivered, EndedLane):
+        return {"ended": delivered.epoch}
+    return {"recorded": delivered.number, "took_us": round(1e6 * (now_s - delivered.came_s))}

@@ -45,6 +45,7 @@ class SinkRecord:
     ends: dict[str, dict[str, Any]] | None = None
     # stream -> [file, range, checksum] of what this batch read
     checksums: dict[str, list[Any]] = field(default_factory=dict)
+    change: int = 0  # number of the last change of the app
 
     def to_json(self) -> dict[str, Any]:
         return {"marks" if name == "sink_positions" else name: value for name, value in self.__dict__.items()}
@@ -61,10 +62,17 @@ class SinkLog:
     def __init__(self, checkpoint: str) -> None:
         self._directory = Path(checkpoint) / "sink"
 
+    def all(self) -> list[SinkRecord]:
+        """Returns all records that are kept, the oldest first."""
+        batches = self._batches()
+        return [self._read(batches[: n + 1]) for n in range(len(batches))]
+
     def last(self) -> SinkRecord | None:
         batches = self._batches()
-        if not batches:
-            return None
+        return self._read(batches) if batches else None
+
+    def _read(self, batches: list[int]) -> SinkRecord:
+        """Reads the last of these records."""
         path = self._directory / f"{batches[-1]}.json"
         try:
             value = json.loads(path.read_bytes())

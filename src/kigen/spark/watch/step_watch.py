@@ -1,7 +1,7 @@
 """Watches a step from inside its worker: reports progress, and ends the step before the run exceeds its memory limit.
 
-The kernel calls `before_operator` before each operator. Most calls only read a clock. Every 50 ms a call sums up the
-memory of the run's workers on this machine, and at most four times per second it renews the task's report
+The kernel calls `before_operator` before each operator. Most calls only read a clock. Every 50 ms a call in a worker
+sums up the memory of the run's workers on this machine, and at most four times per second it renews the task's report
 (kigen.spark.watch.worker_files). The limit applies to all workers of the run on one machine together. Each worker reads
 from /proc what the others use, so a worker that needs little leaves its share to one that needs much. Where the run's
 directory is on another machine, a worker cannot see the others. It then gets an equal share: the limit divided by the
@@ -38,6 +38,8 @@ _SPARE_ADDRESSES = 2 << 30  # allocators reserve more than they use
 class StepWatch:
     """Watches the steps of one task in one worker process. `relieve` frees memory that the worker can do without."""
 
+    _look_at = 0.0  # for all tasks of the process: memory belongs to the process
+
     def __init__(self, spec: RunSpec, task: Task, bucket: int, relieve: Callable[[WorkerFiles], None]) -> None:
         self._task, self._worker_files, self._relieve = task, WorkerFiles(spec.scratch), relieve
         self._sees_others, self._silent = self._worker_files.register_worker(), spec.warm_up
@@ -55,7 +57,7 @@ class StepWatch:
         self._place = -1  # index of the operator at work
         self._state_bytes = 0  # by the kernel's own accounting
         self._state_at = self._relieve_at = 0.0
-        self._look_at = self._write_at = self._account_at = self._bound_at = 0.0
+        self._write_at = self._account_at = self._bound_at = 0.0
         self._to_do = 1  # tuples of this step, at its start
 
     def begin(self, seq: int, positions: dict[str, Any]) -> None:
@@ -114,9 +116,9 @@ class StepWatch:
 
     def _due(self) -> bool:
         now = time.monotonic()
-        if now < self._look_at:
+        if now < StepWatch._look_at:
             return False
-        self._look_at = now + _LOOK_S
+        StepWatch._look_at = now + _LOOK_S
         return True
 
     def check(self, doing: tuple[str, list[str]]) -> None:

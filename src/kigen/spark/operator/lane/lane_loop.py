@@ -1,4 +1,4 @@
-"""Runs a lane for one epoch: asks admission for a round, steps its tasks, delivers the results to the sink, asks again.
+"""Makes the rounds of a lane in one epoch: asks for a round, steps its tasks, delivers the results, asks again.
 
 A worker that starts, or takes over from one that died, first makes the logged rounds again: those that the sink has
 without results and at full speed, the others as new ones. Invariant: results of a round leave after its decision is in
@@ -11,70 +11,87 @@ from __future__ import annotations
 import json
 import time
 from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from pyspark import TaskContext
-
-from kigen.spark.operator import moved_task
-from kigen.spark.operator.lane_state import LaneState
+from kigen.spark.operator.lane import moved_task
+from kigen.spark.operator.lane.lane_state import LaneState, StateRow
 from kigen.spark.operator.outbox import Encoders
 from kigen.spark.operator.range_reader import RangeReader
-from kigen.spark.operator.task_step import USER_ERRORS, ResultRow, TaskStep
+from kigen.spark.operator.task_step import ONE_AT_A_TIME, USER_ERRORS, ResultRow, TaskStep
 from kigen.spark.rounds import wire
 from kigen.spark.rounds.delivery import Delivery, DeliveryFailed
 from kigen.spark.rounds.round import Round, contents
+from kigen.spark.rounds.stretch import Stretch
 from kigen.spark.spec import RunSpec
+
+_STRETCHES: dict[tuple[str, int], Stretch] = {}  # (run, lane)
 
 
 class LaneLost(RuntimeError):
     """Another attempt of the lane has taken over, or a process that it needs is gone."""
 
 
-def run_lane(spec: RunSpec, payload: dict[str, Any], state: Any, encoders: Encoders | None) -> list[ResultRow]:
-    """Runs the epoch of a lane and returns its last rows. Raises LaneLost."""
+@dataclass(frozen=True)
+class EpochResult:
+    """What Spark gets at the end of a lane's epoch."""
+
+    rows: list[ResultRow]
+    state: StateRow | None  # None: an error has ended the epoch
+
+
+def run_epoch(
+    spec: RunSpec, payload: dict[str, Any], state: StateRow | None, encoders: Encoders | None, attempt: int
+) -> EpochResult:
+    """Runs the epoch of a lane, beginning with the state after the last one. Raises LaneLost."""
     key = wire.read_key(Path(spec.checkpoint) / wire.KEY_FILE)
-    about = {"epoch": payload["epoch"], "lane": payload["lane"], "attempt": _attempt()}
+    about = {"epoch": payload["epoch"], "lane": payload["lane"], "attempt": attempt}
     assert spec.sink is not None
     try:
-        with wire.connect(payload["admission"], key) as admission, Delivery(spec.sink, key, about) as delivery:
-            wire.send(admission, about)
+        with wire.connect(payload["admission"], key) as admission:
+            wire.send(admission, {**about, "tasks": payload["tasks"]})
             found, _ = wire.receive(admission)
             if "rounds" not in found:
                 raise LaneLost(f"lane {payload['lane'] + 1} is run by another attempt")
-            loop = _LaneLoop(spec, payload, LaneState.of(state), encoders, delivery)
-            try:
-                loop.replay([Round.from_json(entry) for entry in found["rounds"]])
-                while not loop.ended:
-                    wire.send(admission, loop.done())
-                    entry, _ = wire.receive(admission)
-                    if "number" not in entry:
-                        raise LaneLost(f"lane {payload['lane'] + 1} is run by another attempt")
-                    loop.round(Round.from_json(entry))
-                delivery.finish()
-                rows = loop.save()
-                state.update(loop.state.to_state(payload["epoch"]))
-                loop.keep()
-                return rows
-            except ConnectionError:
-                raise  # a process is gone: no fault of the input
-            except (DeliveryFailed, *USER_ERRORS) as error:
-                with suppress(OSError):
-                    wire.send(admission, {"failed": True})
-                if isinstance(error, DeliveryFailed):
-                    return []  # the sink knows why
-                return [loop.error_row(error)]
+            payload = {**payload, "started_us": found["started_us"]}  # a new run's streams begin with its first worker
+            rounds = [Round.from_json(entry) for entry in found["rounds"]]
+            with Delivery(spec.sink, key, about) as delivery:
+                loop = LaneLoop(spec, payload, LaneState.of(state), encoders, delivery)
+                try:
+                    return _make_rounds(loop, rounds, admission, delivery, payload)
+                except ConnectionError:
+                    raise  # a process is gone: no fault of the input
+                except (DeliveryFailed, *USER_ERRORS) as error:
+                    with suppress(OSError):
+                        wire.send(admission, {"failed": True})
+                    if isinstance(error, DeliveryFailed):
+                        return EpochResult([], None)  # the sink knows why
+                    return EpochResult([loop.error_row(error)], None)
     except (EOFError, ConnectionError, FileNotFoundError) as error:
         raise LaneLost(f"lane {payload['lane'] + 1}: a process of the run is gone ({error})") from error
 
 
-def _attempt() -> int:
-    """Returns a number that grows with every attempt at this task or any other."""
-    context = TaskContext.get()
-    return 0 if context is None else int(context.taskAttemptId())
+def _make_rounds(
+    loop: LaneLoop, logged: list[Round], admission: Connection, delivery: Delivery, payload: dict[str, Any]
+) -> EpochResult:
+    loop.replay(logged)
+    while not loop.ended:
+        wire.send(admission, loop.done())
+        entry, _ = wire.receive(admission)
+        if "number" not in entry:
+            raise LaneLost(f"lane {payload['lane'] + 1} is run by another attempt")
+        loop.round(Round.from_json(entry))
+    delivery.finish()
+    rows = loop.save()
+    result = EpochResult(rows, loop.state.to_state(payload["epoch"]))
+    loop.keep()
+    delivery.end_epoch(rows, payload["lanes"])
+    return result
 
 
-class _LaneLoop:
+class LaneLoop:
     """The tasks of a lane during one epoch."""
 
     def __init__(
@@ -87,14 +104,21 @@ class _LaneLoop:
     ) -> None:
         self._epoch, self._lane = int(payload["epoch"]), int(payload["lane"])
         self.state, self._delivery = state, delivery
-        reader = RangeReader(spec, payload["started_us"])
+        with ONE_AT_A_TIME:
+            reader = RangeReader(spec, payload["started_us"])
         for task in payload.get("adopted", ()):
             state.manifests[task] = moved_task.take_over(spec.checkpoint, self._epoch - 1, task)
         self._spec, self._moves = spec, list[str]()
         self._tasks = [task for task in spec.tasks if task.name in payload["tasks"]]
-        self._steps = {t.name: TaskStep(spec, t.name, 0, state.manifest(t.name), reader, encoders) for t in self._tasks}
+        for gone in set(state.manifests) - {task.name for task in self._tasks}:  # a change of the app has dropped it
+            del state.manifests[gone]
+        with ONE_AT_A_TIME:
+            self._steps = {
+                t.name: TaskStep(spec, t.name, 0, state.manifest(t.name), reader, encoders) for t in self._tasks
+            }
         self._stepping = next(iter(self._steps.values()))
         self._done: dict[str, Any] = {}
+        self._stretch = _STRETCHES.setdefault((spec.run_id, self._lane), Stretch())
         self.ended = False
         for step in self._steps.values():
             step.watch.begin(self._epoch, {})
@@ -109,26 +133,37 @@ class _LaneLoop:
             self._end(entry)
         for task, payloads in again.items():
             self._stepping = self._steps[task]
-            self._stepping.replay(self._epoch, payloads)
+            with ONE_AT_A_TIME:
+                self._stepping.replay(self._epoch, payloads)
         for entry in rounds[len(known) :]:
             self.round(entry)
-        self._done = {"events_us": {name: step.next_event_us for name, step in self._steps.items()}}
+        with ONE_AT_A_TIME:
+            self._done = {"events_us": {name: step.next_event_us for name, step in self._steps.items()}}
 
     def round(self, entry: Round) -> None:
         """Makes one round and delivers its results."""
         began = time.perf_counter_ns()
         rows: list[ResultRow] = []
-        task_us: dict[str, float] = {}
+        worked_us: dict[str, float] = {}
         events: dict[str, int | None] = {}
         for task, mine in contents(entry.ranges, entry.taken, self._tasks).items():
-            before = time.perf_counter_ns()
+            before = time.thread_time_ns()
             self._stepping = step = self._steps[task]
-            rows += step.step(self._epoch, {**mine, "admitted_us": entry.admitted_us})
-            events[task] = step.next_event_us
-            task_us[task] = (time.perf_counter_ns() - before) / 1000
+            with ONE_AT_A_TIME:
+                rows += step.step(self._epoch, {**mine, "admitted_us": entry.admitted_us})
+                events[task] = step.next_event_us
+            worked_us[task] = (time.thread_time_ns() - before) / 1000
+        stepped_us = (time.perf_counter_ns() - began) / 1000
+        task_us = self._stretch.stretched(worked_us, stepped_us)
         self._delivery.deliver(entry.number, rows)
         elapsed_us = (time.perf_counter_ns() - began) // 1000
-        self._done = {"number": entry.number, "elapsed_us": elapsed_us, "task_us": task_us, "events_us": events}
+        self._done = {
+            "number": entry.number,
+            "elapsed_us": elapsed_us,
+            "task_us": task_us,
+            "events_us": events,
+            "recording_us": self._delivery.recording_us,
+        }
         self._end(entry)
 
     def _end(self, entry: Round) -> None:
@@ -143,7 +178,8 @@ class _LaneLoop:
         rows: list[ResultRow] = []
         for step in self._steps.values():
             self._stepping = step
-            rows.append(step.save())
+            with ONE_AT_A_TIME:
+                rows.append(step.save())
             if step.task in self._moves:  # it goes on in another lane
                 manifest = self.state.manifests.pop(step.task)
                 moved_task.hand_over(self._spec.checkpoint, self._epoch, step.task, manifest, self._spec.syncs)
@@ -152,7 +188,8 @@ class _LaneLoop:
 
     def keep(self) -> None:
         for step in self._steps.values():
-            step.keep()
+            with ONE_AT_A_TIME:
+                step.keep()
 
     def error_row(self, error: Exception) -> ResultRow:
         return self._stepping.error_row(self._epoch, error)

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 
 from kigen.durable import DamagedFile, make_directories, remove, replace
-from kigen.spark.operator.lane_state import LaneState
+from kigen.spark.operator.lane.lane_state import LaneState
 from kigen.spark.operator.manifest import Manifest
 
 _FOLDER = "moved"

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
 
 from kigen.spark.operator.manifest import Manifest
+
+StateRow = tuple[int, str, bytes | None]  # as Spark's state store has it (kigen.spark.operator.manifest)
 
 
 @dataclass
@@ -20,11 +21,11 @@ class LaneState:
     manifests: dict[str, Manifest] = field(default_factory=dict)
 
     @staticmethod
-    def of(state: Any) -> LaneState:
-        return LaneState.from_row(state.get) if state.exists else LaneState()
+    def of(row: StateRow | None) -> LaneState:
+        return LaneState() if row is None else LaneState.from_row(row)
 
     @staticmethod
-    def from_row(row: tuple[int, str, bytes | None]) -> LaneState:
+    def from_row(row: StateRow) -> LaneState:
         _, text, snapshots = row
         data, at = bytes(snapshots or b""), 0
         found: dict[str, Manifest] = {}
@@ -37,7 +38,7 @@ class LaneState:
     def manifest(self, task: str) -> Manifest:
         return self.manifests.setdefault(task, Manifest())
 
-    def to_state(self, epoch: int) -> tuple[int, str, bytes | None]:
+    def to_state(self, epoch: int) -> StateRow:
         tasks: dict[str, tuple[int, str, int | None]] = {}
         parts: list[bytes] = []
         for task, manifest in self.manifests.items():
