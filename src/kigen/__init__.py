@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kigen.connectors.options import OptionError
     from kigen.durable import DamagedFile
     from kigen.engine.apps import check, explain
+    from kigen.engine.changes.live import AppChange
     from kigen.engine.checkpoint.fingerprint import CheckpointMismatch
     from kigen.engine.checkpoint.formats import CheckpointFormatError
     from kigen.engine.checkpoint.owner import CheckpointInUse
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from kigen.language.errors import CqlError, CqlErrors, CqlWarning
     from kigen.lifetimes import EvaluationError
     from kigen.links import LinkDown, LinkError, LinkRefused
-    from kigen.placement.cutting import CannotCut
     from kigen.placement.nodes_file.entries import NodesFileError
     from kigen.placement.problem_checks import ProblemError
     from kigen.placement.profile import ProfileError
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from kigen.spark.watch.memory import MemoryLimitReached
 
 __all__ = [
+    "AppChange",
     "AppNotFound",
     "ArgumentError",
-    "CannotCut",
     "CheckpointFormatError",
     "CheckpointInUse",
     "CheckpointMismatch",
@@ -77,9 +77,9 @@ __all__ = [
     "explain",
 ]
 _MODULES = {
+    "AppChange": "engine.changes.live",
     "AppNotFound": "engine.errors",
     "ArgumentError": "engine.errors",
-    "CannotCut": "placement.cutting",
     "CheckpointFormatError": "engine.checkpoint.formats",
     "CheckpointInUse": "engine.checkpoint.owner",
     "CheckpointMismatch": "engine.checkpoint.fingerprint",

@@ -8,13 +8,13 @@ from kigen.connectors.describe import describe
 from kigen.language import CqlErrors
 from kigen.language.parse import parse_describe
 from kigen.plan.binder.connectors import bind_connector
-from kigen.plan.connector_specs import CONNECTORS, SOURCES
+from kigen.plan.connectors.registry import REGISTRY
 from kigen.plan.logical import Connector
 
 
 def proposals(what: str) -> str:
     """Returns the proposed statements. `what` is a data file, the path of an app file, or `[DESCRIBE] csv (...)`."""
-    for spec in CONNECTORS.values():
+    for spec in REGISTRY.all():
         if spec.suffixes and what.endswith(spec.suffixes):
             return describe(Connector(spec.name, (("path", what),)))
     text, file, directory = what, "<describe>", "."
@@ -24,4 +24,4 @@ def proposals(what: str) -> str:
     declared, source, errors = parse_describe(text, file)
     if errors:
         raise CqlErrors(errors)
-    return "\n".join(describe(bind_connector(source, one, SOURCES, ("value",)), directory) for one in declared)
+    return "\n".join(describe(bind_connector(source, one, ("value",)), directory) for one in declared)

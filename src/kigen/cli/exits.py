@@ -26,7 +26,6 @@ _WRONG_APP_OR_ARGUMENTS = {
     "ProblemError",
     "ProfileError",
     "LinkRefused",
-    "CannotCut",
     "PlacementMismatch",
     "NodeRefused",
     "SolverMissing",

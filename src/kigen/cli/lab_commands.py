@@ -12,8 +12,8 @@ import typer
 
 GROUP = "kigen.commands"
 _SUMMARIES = {
-    "bench": "Run a benchmark. Needs kigen[lab].",
-    "reproduce": "Reproduce a figure of a paper. Needs kigen[lab].",
+    "bench": "Run a benchmark. Needs kigen\\[lab].",
+    "reproduce": "Reproduce a figure of a paper. Needs kigen\\[lab].",
 }
 
 

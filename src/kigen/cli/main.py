@@ -16,10 +16,12 @@ from typing import Annotated
 import typer
 
 from kigen.cli import options
+from kigen.cli.changes.commands import add_change_commands
 from kigen.cli.exits import exit_codes
 from kigen.cli.lab_commands import add_lab_commands
 from kigen.cli.optional_value import ServeCommand
 from kigen.cli.options import Allocation, PlanFormat
+from kigen.cli.shell.command import add_shell_command
 from kigen.engine import defaults
 
 EXAMPLE = """
@@ -45,6 +47,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 add_lab_commands(app)
+add_change_commands(app)
+add_shell_command(app)
 
 
 def _print_version(wanted: bool) -> None:
@@ -108,6 +112,9 @@ def run(
         ),
     ] = None,
     settings: options.Set = None,
+    no_change: options.NoChange = False,
+    replay_from: options.ReplayFrom = None,
+    allow: options.Allow = None,
 ) -> None:
     """Run an app until its sources end, --duration is over, or Ctrl-C."""
     with exit_codes():
@@ -130,6 +137,9 @@ def run(
             lanes,
             keep_results,
             tuple(settings or ()),
+            no_change,
+            replay_from,
+            tuple(allow or ()),
         )
         run_app(arguments)
 
@@ -181,14 +191,15 @@ def explain(
         PlanFormat, typer.Option(help="text: a tree. json: for programs. mermaid: a diagram for Markdown.")
     ] = PlanFormat.text,
     nodes: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Place the plan on the nodes of this file. Needs kigen[nodes].")
+        Path | None,
+        typer.Option(metavar="FILE", help="Place the plan on the nodes of this file. Needs kigen\\[nodes]."),
     ] = None,
     profile: options.ProfileFile = None,
     allocate: options.Allocate = Allocation.deadline,
     time_limit: options.TimeLimit = 60.0,
     picture: Annotated[
         Path | None,
-        typer.Option(metavar="PNG", help="With --nodes: also draw the placement. Needs kigen[picture]."),
+        typer.Option(metavar="PNG", help="With --nodes: also draw the placement. Needs kigen\\[picture]."),
     ] = None,
     settings: options.Set = None,
 ) -> None:
@@ -227,7 +238,7 @@ def up(
     memory: options.Memory = defaults.MEMORY,
     settings: options.Set = None,
 ) -> None:
-    """Place an app on nodes and run every node as a process on this machine. Needs kigen[nodes].
+    """Place an app on nodes and run every node as a process on this machine. Needs kigen\\[nodes].
 
     Ends when the streams end, when --duration is over, or with Ctrl-C. A node that is killed is started again.
     """
@@ -324,7 +335,7 @@ def picture(
         list[str] | None, typer.Option(metavar="NAME", help="Draw only this query. Repeat it for several, in order.")
     ] = None,
 ) -> None:
-    """Draw the lifetimes of results: a lane per value, a bar from birth to death. Needs kigen[picture]."""
+    """Draw the lifetimes of results: a lane per value, a bar from birth to death. Needs kigen\\[picture]."""
     with exit_codes():
         from kigen.cli.pictures.lifetimes import draw_lifetimes
 

@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 
 POLICY_HELP = (
-    "How a live run chooses the tuples of the next micro-batch. "
+    "How a live run chooses the tuples of the next round. "
     "pack: basic batches of many queries, the most urgent first, up to a length that keeps the shortest deadline. "
     "all: everything that waits, as plain Spark does. "
     "fifo, edf, taat, bts, bts1, ats, ats1: one query after another. "
     "For shared joins, whose work is cut into slices: mqt (first the slices that answer most queries for their work), "
-    "mandf, admandf (as mqt, but fifo while BUFFER is about to drop much). "
+    "mandf, admandf (as mqt, but fifo while BUFFER is about to drop much), salvage (gives up the ranges that could "
+    "not be finished before BUFFER drops them). "
     "Settings follow a colon: ats:kp=1,ki=10,phi=100ms, mandf:beta=0.1, admandf:ahead=400, mqt:length=500ms."
 )
 DURABILITY_HELP = (
@@ -62,6 +63,31 @@ Lanes = Annotated[
         show_default="one per core",
     ),
 ]
+NoChange = Annotated[
+    bool,
+    typer.Option(
+        "--no-change", help="Refuse a checkpoint of another app. Otherwise a changed app continues: see plan-change."
+    ),
+]
+ReplayFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--replay-from",
+        metavar="TIME",
+        help="If the app has changed: let added queries see older tuples, from this time on (ISO 8601), where the "
+        "sources keep them.",
+        show_default="now",
+    ),
+]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="PATH|FUNCTION",
+        help="With --serve: what 'kigen add' and 'kigen change' may name beside what the app names: a path (and what "
+        "is below it), a function as module:function, or an environment variable as '$NAME'. May be repeated.",
+    ),
+]
 Memory = Annotated[
     str,
     typer.Option(
@@ -102,7 +128,7 @@ NodeOutput = Annotated[
     ),
 ]
 NodePolicy = Annotated[
-    str, typer.Option("--policy", metavar="NAME", help="How nodes choose the next micro-batch: see 'kigen run --help'.")
+    str, typer.Option("--policy", metavar="NAME", help="How nodes choose the next round: see 'kigen run --help'.")
 ]
 Allocate = Annotated[
     Allocation,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,13 +19,14 @@ from kigen.cli.spark_log import spark_log
 from kigen.cli.stop_request import StopRequest, interruptible, take_signals
 from kigen.connectors.options import duration_us
 from kigen.engine import Engine, Run, RunOptions, defaults
+from kigen.engine.changes.description import change_text
 from kigen.engine.errors import ArgumentError
 from kigen.engine.ingest import pushed_streams
 from kigen.plan.logical import App
 from kigen.plan.paths import conflicts
 
 KEEP_RESULTS = "10 min"
-_POLL_S = 0.05
+_POLL_S, _SHOW_S = 0.05, 0.25  # between two looks at the run, and two at its progress
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,13 @@ class RunArguments:
     lanes: int | None = None
     keep_results: str | None = None
     settings: tuple[str, ...] = ()  # values of parameters, as in --set
+    no_change: bool = False
+    replay_from: str | None = None
+    allow: tuple[str, ...] = ()
 
     def options(self) -> RunOptions:
+        if self.allow and self.serve is None:
+            raise ArgumentError("--allow is for changes of the app over HTTP: add --serve")
         return RunOptions(
             drain=self.drain,
             output=self.output,
@@ -62,6 +69,9 @@ class RunArguments:
             lanes=self.lanes,
             keep_results=False,
             keep_changes_s=self.keep_changes_s,
+            no_change=self.no_change,
+            replay_from=self.replay_from,
+            allow=self.allow,
         )
 
     @property
@@ -88,6 +98,12 @@ def run_app(arguments: RunArguments) -> None:
     engine = Engine(master=arguments.master)
     with spark_log(), interruptible() as stopped:
         run = engine.prepare(app, arguments.options())
+        if run.last_change is not None:
+            sys.stderr.write(told_change(run) + "\n")
+        if run.continues_changed:
+            sys.stderr.write(
+                f"note: the app was changed while it ran, and goes on so; {arguments.app_file} is as it was then\n"
+            )
         try:
             with serving(run, arguments.serve):
                 if not run.finished:
@@ -158,10 +174,26 @@ def run_to_end(engine: Engine, run: Run, stopped: StopRequest) -> None:
         take_signals(stopped)  # Spark has installed its own handler
         if stopped.is_set():
             return
+        changed_before = run.last_change
         run.begin(spark)
+        if run.last_change is not changed_before:  # a batch of the old app had to be finished first
+            display.say(told_change(run))
+        show_at, told = 0.0, run.last_change
         while run.active and not stopped.wait(_POLL_S):
-            display.show(run.progress)
+            if run.last_change is not told:  # by 'kigen add', 'drop' or 'change'
+                told = run.last_change
+                assert told is not None
+                display.say(f"the app has changed:\n{change_text(told).rstrip()}")
+            if time.monotonic() >= show_at:
+                display.show(run.progress)
+                show_at = time.monotonic() + _SHOW_S
         display.show(run.progress)
+
+
+def told_change(run: Run) -> str:
+    """Describes the change of the app that a run has made."""
+    assert run.last_change is not None
+    return f"the app has changed since the last run on this checkpoint:\n{change_text(run.last_change).rstrip()}"
 
 
 def how_to_resume(arguments: RunArguments, app: App) -> str:

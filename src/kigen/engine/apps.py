@@ -16,9 +16,9 @@ from kigen.language import CqlError, CqlErrors
 from kigen.language.expansion import Value
 from kigen.plan import bind, load_app
 from kigen.plan.explain import explain as explain_plan
-from kigen.plan.logical import App
+from kigen.plan.logical import App, Function
 
-_DECLARED = re.compile(r'CREATE STREAM "?(.*?)"? \(')  # as kigen.spark.dataframes writes it
+_DECLARED = re.compile(r'CREATE (?:STREAM|TABLE) "?(.*?)"? \(')  # as kigen.spark.dataframes writes it
 TEXT_NAME = "<text>"  # stands for the file name in errors of an app that was given as text
 
 
@@ -30,11 +30,12 @@ def read_app(
     output: str | Path | None = None,
     params: Mapping[str, Value] | None = None,
     streams: str = "",
+    functions: tuple[Function, ...] = (),
 ) -> App:
     """Returns the bound plan of an app file or of an app's text; a plan is returned as it is.
 
     `output` is the directory that results will be written to; it must not hold what the app reads. `streams` declares
-    streams that the app may use without declaring them.
+    streams that the app may use without declaring them, and `functions` are those that it may call.
     Raises CqlErrors with all errors of the app, AppNotFound, or ArgumentError if not exactly one app is given.
     """
     if (app is None) == (text is None):
@@ -43,7 +44,7 @@ def read_app(
     if text is not None:
         directory = Path.cwd() if base is None else Path(base).absolute()
         text = _with(text, streams)
-        return bind(text, TEXT_NAME, str(directory), None if output is None else str(output), params)
+        return bind(text, TEXT_NAME, str(directory), None if output is None else str(output), params, functions)
     if base is not None:
         raise ArgumentError("base= goes with text= only: paths in an app file start at the directory of the file")
     if isinstance(app, App):
@@ -52,18 +53,25 @@ def read_app(
         return app
     if not isinstance(app, str | Path):
         raise ArgumentError(f"app must be the path of a file, got {type(app).__name__}; the app itself goes to text=")
-    return _read_file(app, output, params, streams)
+    return _read_file(app, output, params, streams, functions)
 
 
 def _with(text: str, streams: str) -> str:
-    """Appends the declarations of streams that the text names, so that lines of the text keep their numbers."""
+    """Appends the declarations of streams that the text names, so that lines of the text keep their numbers. Those that
+    were appended before are there already."""
     words = {word.lower() for word in re.findall(r"\w+", text)}
     found = ((line, _DECLARED.match(line)) for line in streams.splitlines())
-    used = [line for line, name in found if name is None or name[1].lower() in words]
+    used = [line for line, name in found if (name is None or name[1].lower() in words) and line not in text]
     return text if not used else f"{text.rstrip().rstrip(';')};\n" + "\n".join(used)
 
 
-def _read_file(app: str | Path, output: str | Path | None, params: Mapping[str, Value] | None, streams: str) -> App:
+def _read_file(
+    app: str | Path,
+    output: str | Path | None,
+    params: Mapping[str, Value] | None,
+    streams: str,
+    functions: tuple[Function, ...],
+) -> App:
     if "\n" in str(app):
         raise AppNotFound("an app file is required, found text of several lines: pass the app itself as text=")
     path = Path(app)
@@ -71,10 +79,11 @@ def _read_file(app: str | Path, output: str | Path | None, params: Mapping[str, 
         what = "a directory" if path.is_dir() else "nothing there"
         raise AppNotFound(f"{path}: an app file is required, found {what}")
     try:
-        if not streams:
+        if not streams and not functions:
             return load_app(app, output, params)
         text, directory = path.read_text(encoding="utf-8"), str(path.resolve().parent)
-        return bind(_with(text, streams), str(app), directory, None if output is None else str(output), params)
+        out = None if output is None else str(output)
+        return bind(_with(text, streams), str(app), directory, out, params, functions)
     except UnicodeDecodeError as error:
         raise AppNotFound(f"{path}: an app file in UTF-8 is required: {error}") from error
 

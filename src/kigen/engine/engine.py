@@ -5,14 +5,16 @@ from __future__ import annotations
 import tempfile
 import uuid
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kigen.engine import defaults
 from kigen.engine.apps import read_app
 from kigen.engine.errors import ArgumentError
+from kigen.engine.functions import RegisteredFunctions
 from kigen.engine.options import RunOptions
 from kigen.engine.progress import Progress
 from kigen.engine.result import RunResult
@@ -21,7 +23,8 @@ from kigen.engine.subscription import Change, Subscription
 from kigen.language.expansion import Value
 from kigen.plan.logical import App
 from kigen.spark.dataframes.batch_frames import write_in_order
-from kigen.spark.dataframes.columns import declaration
+from kigen.spark.dataframes.columns import declaration, table_declaration
+from kigen.spark.kept_results.source import register
 from kigen.spark.session.start import start_session
 
 if TYPE_CHECKING:
@@ -53,8 +56,11 @@ class Engine:
 
     def __init__(self, spark: SparkSession | None = None, master: str | None = None) -> None:
         self._spark, self._master, self._owns_session = spark, master, spark is None
+        if spark is not None:
+            register(spark)
         self._streams: dict[str, str] = {}  # declarations of the streams that `stream` has added
         self._frames: dict[str, DataFrame] = {}  # of those, the streaming ones
+        self._functions = RegisteredFunctions()
         self._run: weakref.ref[Run] | None = None  # the last one that was started; its results live with the caller's
         self._written: tempfile.TemporaryDirectory[str] | None = None  # files of the others
 
@@ -67,6 +73,7 @@ class Engine:
         """
         if self._spark is None:
             self._spark = start_session(self._master)
+            register(self._spark)
         return self._spark
 
     def stream(self, name: str, frame: DataFrame, timestamp_by: str | None = None, lateness_s: float = 0.0) -> Engine:
@@ -108,6 +115,71 @@ class Engine:
             write_in_order(frame, timestamp_by, folder)
         return self
 
+    def function(
+        self, name: str, code: Callable[..., Any], parameters: Sequence[str], returns: str, replace: bool = False
+    ) -> Engine:
+        """Makes a Python function known, which apps of this engine may then call in expressions.
+
+        Workers call it with one Arrow array per parameter; it returns an Arrow array of the same length. It must be
+        deterministic: equal arguments give equal values, row by row, however rows are put together. A NULL argument
+        gives NULL without a call. `CREATE FUNCTION` of an app goes before a function of the same name.
+
+        Args:
+            name: Name of the function in apps.
+            code: The function. It travels to the workers by value, as functions of Spark do.
+            parameters: Types of the parameters, such as "DOUBLE".
+            returns: Type of the result.
+            replace: Replaces a function of this name. Otherwise a second one is an error.
+
+        Raises:
+            ArgumentError: The name or a type is not possible.
+
+        >>> import pyarrow.compute as pc
+        >>> def fahrenheit(celsius):
+        ...     return pc.add(pc.multiply(celsius, 1.8), 32.0)
+        >>> app = '''
+        ... CREATE STREAM readings (room STRING, temp DOUBLE, ts TIMESTAMP) TIMESTAMP BY ts
+        ...   FROM csv (path = 'readings.csv');
+        ... CREATE QUERY warm AS SELECT fahrenheit(temp) AS f FROM readings [NOW] WHERE fahrenheit(temp) > 67;
+        ... '''
+        >>> engine = engine.function("fahrenheit", fahrenheit, ["DOUBLE"], "DOUBLE")
+        >>> engine.run(text=app, drain=True).to_arrow("warm")["f"].to_pylist()
+        [68.0, 75.2]
+        """
+        self._functions.add(name, code, parameters, returns, replace)
+        return self
+
+    def table(
+        self, name: str, frame: DataFrame, key: str | Sequence[str] = (), refresh_s: float | None = None
+    ) -> Engine:
+        """Makes a batch DataFrame a table, which apps of this engine may join without declaring it.
+
+        Args:
+            name: Name of the table.
+            frame: The DataFrame. It is computed when a run starts, and its rows pass the driver.
+            key: The columns in which no two rows agree.
+            refresh_s: Computes it again every so many seconds while a live run goes on.
+
+        Raises:
+            ArgumentError: A column has a type that CQL lacks, or the DataFrame is a streaming one.
+
+        >>> rooms = engine.spark.createDataFrame([(0, "cellar"), (1, "kitchen")], "n BIGINT, room STRING")
+        >>> frame = engine.spark.sql("SELECT id AS n, timestamp_seconds(id) AS ts FROM range(3)")
+        >>> app = "CREATE QUERY q AS SELECT room FROM numbers [NOW] AS s JOIN rooms ON s.n = rooms.n"
+        >>> joined = engine.stream("numbers", frame, "ts").table("rooms", rooms, key="n")
+        >>> joined.run(text=app, drain=True).to_arrow("q")["room"].to_pylist()
+        ['cellar', 'kitchen']
+        """
+        if frame.isStreaming:
+            raise ArgumentError(f"table '{name}' needs a batch DataFrame; a streaming one is a stream: use stream()")
+        try:
+            keys = (key,) if isinstance(key, str) else tuple(key)
+            self._streams[name] = table_declaration(name, frame, keys, refresh_s)
+        except ValueError as error:
+            raise ArgumentError(str(error)) from error
+        self._frames[name] = frame
+        return self
+
     def run(
         self,
         app: str | Path | App | None = None,
@@ -133,6 +205,9 @@ class Engine:
         batch_rows: int | None = None,
         inline_bytes: int | None = None,
         runtime: str = defaults.RUNTIME,
+        no_change: bool = False,
+        replay_from: str | datetime | None = None,
+        allow: Sequence[str] = (),
     ) -> RunResult:
         """Runs an app until its sources end or `duration_s` is over, and returns the result.
 
@@ -159,6 +234,11 @@ class Engine:
             batch_rows: Tuples of the first batch of finite sources. None: 500,000.
             inline_bytes: Size up to which a snapshot is part of Spark's state. None: 64 KiB.
             runtime: Class that runs a task, as "module:class". Tests replace it.
+            no_change: Refuses a checkpoint of another app. Otherwise a changed app continues from it: unchanged queries
+                keep their state, dropped ones end, added ones start from now.
+            replay_from: Time from which queries that a change adds see tuples, where the sources keep them.
+            allow: What changes over HTTP may name beside what the app names: paths, functions as "module:function",
+                and environment variables as "$NAME".
 
         Raises:
             CqlErrors: The app has errors; `errors` lists them all.
@@ -166,7 +246,7 @@ class Engine:
             ArgumentError: An option has a value that is not possible, or not exactly one app was given.
             InputError: An input file is missing, or a row of it is wrong.
             EvaluationError: An expression fails on the data.
-            CheckpointMismatch, CheckpointInUse: The checkpoint belongs to another app, or to a run that is active.
+            CheckpointMismatch, CheckpointInUse: The checkpoint cannot continue this run, or a run uses it now.
             MemoryLimitReached: The workers would use more than `memory`.
             RunFailed: Spark, or a fault in Kigen, ended the run.
 
@@ -200,6 +280,9 @@ class Engine:
             batch_rows=batch_rows,
             inline_bytes=inline_bytes,
             runtime=runtime,
+            no_change=no_change,
+            replay_from=replay_from,
+            allow=allow,
         )
         run = self._begin(self.prepare(app, options, text=text, base=base, params=params))
         try:
@@ -233,6 +316,9 @@ class Engine:
         batch_rows: int | None = None,
         inline_bytes: int | None = None,
         runtime: str = defaults.RUNTIME,
+        no_change: bool = False,
+        replay_from: str | datetime | None = None,
+        allow: Sequence[str] = (),
     ) -> Run:
         """Starts a run and returns at once. Arguments and errors are those of `run`.
 
@@ -263,6 +349,9 @@ class Engine:
             batch_rows=batch_rows,
             inline_bytes=inline_bytes,
             runtime=runtime,
+            no_change=no_change,
+            replay_from=replay_from,
+            allow=allow,
         )
         return self._begin(self.prepare(app, options, text=text, base=base, params=params))
 
@@ -315,9 +404,20 @@ class Engine:
         False
         """
         chosen = RunOptions() if options is None else options
-        streams = "\n".join(self._streams.values())
-        plan = read_app(app, text=text, base=base, output=chosen.output, params=params, streams=streams)
-        run = Run(plan, chosen)
+
+        def read(
+            app: str | Path | App | None = None,
+            *,
+            text: str | None = None,
+            base: str | Path | None = None,
+            params: Mapping[str, Value] | None = None,
+        ) -> App:
+            streams, functions = "\n".join(self._streams.values()), self._functions.all
+            return read_app(
+                app, text=text, base=base, output=chosen.output, params=params, streams=streams, functions=functions
+            )
+
+        run = Run(read(app, text=text, base=base, params=params), chosen, read=read)
         run.frames = self._frames
         return run
 

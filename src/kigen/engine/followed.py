@@ -7,8 +7,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from kigen.connectors.changes_log import ChangesLog
+from kigen.engine.preparation import of_change
 from kigen.plan.logical import CHANGES, App
-from kigen.spark.sink.batch_sink import Outputs
+from kigen.spark.sink.output_writer import Outputs
 
 FOLDER = "changes"  # below a checkpoint
 
@@ -26,5 +27,8 @@ def open_changes(app: App, checkpoint: Path, keep_s: float, outputs: Outputs) ->
         if not query.sent:
             folder = checkpoint / FOLDER / quote(query.name, safe="")
             log = logs[query.name] = ChangesLog(folder, query.schema, query.root.is_stream, keep_s)
-            outputs.setdefault(query.gives[CHANGES], []).append((f"{query.name} changes", log))
+            log.added_by = query.added_by
+            outputs.setdefault(query.gives[CHANGES], []).append(
+                (f"{query.name} changes{of_change(query.added_by)}", log)
+            )
     return logs

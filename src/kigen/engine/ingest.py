@@ -13,22 +13,21 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
+from kigen.connectors import Receiver, ReceiverRequest, open_receiver
 from kigen.connectors.pushed import IngestQueue, Pushed, decode_batch
 from kigen.connectors.pushed.decoding import ARROW_STREAM, JSON_LINES
 from kigen.engine.errors import ArgumentError
 from kigen.links import READER, LinkServer
 from kigen.links.flight.tokens import write_private
-from kigen.plan.connector_specs import connector_named
+from kigen.plan.connectors.registry import connector_named
 from kigen.plan.logical import App, SourceStream
+from kigen.spark.admission.shedding import BatchShedding
 from kigen.spark.links.ingest_source import IngestAccess
 from kigen.spark.links.link_source import Access
-
-if TYPE_CHECKING:
-    from kigen.connectors.mqtt.receiver import MqttReceiver
 
 INGEST = "ingest"  # below a checkpoint
 OnCommit = Callable[[dict[str, int], dict[str, int]], None]
@@ -36,7 +35,8 @@ OnCommit = Callable[[dict[str, int], dict[str, int]], None]
 
 def pushed_streams(app: App) -> tuple[SourceStream, ...]:
     """Returns the streams that senders push."""
-    return tuple(s for s in app.streams if (spec := connector_named(s.source.name)) is not None and spec.is_pushed)
+    known = ((s, connector_named(s.source.name)) for s in app.streams if not s.table)
+    return tuple(s for s, spec in known if spec is not None and spec.is_pushed)
 
 
 class Ingest:
@@ -55,21 +55,21 @@ class Ingest:
         clocks = scratch / "clocks"
         self.queues: dict[str, IngestQueue] = {}
         self._server: LinkServer | None = None
-        self._receivers: list[MqttReceiver] = []
+        self._receivers: list[Receiver] = []
         self._started = False
         self.notify: Callable[[str], None] = logging.getLogger("kigen").warning
         try:
             for stream in streams:
                 clock = clocks / f"{stream.name}.clock"
-                self.queues[stream.name] = IngestQueue(stream, checkpoint / INGEST, clock, syncs)
+                keeps = None if stream.shed is None else BatchShedding(stream.shed)
+                self.queues[stream.name] = IngestQueue(stream, checkpoint / INGEST, clock, syncs, keeps=keeps)
             self._server = LinkServer([queue.queue for queue in self.queues.values()])
             token = scratch / "ingest-token"
             write_private(token, self._server.security.only(READER).token)
-            self._receivers = [
-                mqtt_receiver(queue, app.directory, _session(checkpoint, name) if persistent else None, self._say)
-                for name, queue in self.queues.items()
-                if queue.stream.source.name == "mqtt"
-            ]
+            for name, queue in self.queues.items():
+                session = _session(checkpoint, name) if persistent else None
+                receiver = open_receiver(ReceiverRequest(queue.stream, queue, app.directory, session, self._say))
+                self._receivers += [] if receiver is None else [receiver]
             self.access = IngestAccess(Access(str(self._server.address), str(token)), str(clocks), tuple(self.queues))
         except BaseException:
             self.close()
@@ -77,7 +77,10 @@ class Ingest:
 
     def start(self, notify: Callable[[str], None]) -> None:
         """Starts to receive from brokers. `notify` receives warnings for the user."""
-        self.notify, self._started = notify, True
+        self.notify = notify
+        if self._started:
+            return  # the app has changed, and its queues have not
+        self._started = True
         for receiver in self._receivers:
             receiver.start()
 
@@ -134,19 +137,6 @@ class Ingest:
 def open_ingest(app: App, checkpoint: Path, scratch: Path, syncs: bool, drain: bool, persistent: bool) -> Ingest | None:
     """Opens the queues of pushed streams; None if there are none."""
     return Ingest(app, checkpoint, scratch, syncs, drain, persistent) if pushed_streams(app) else None
-
-
-def mqtt_receiver(
-    queue: IngestQueue, directory: str, session: str | None, notify: Callable[[str], None]
-) -> MqttReceiver:
-    """Makes the receiver of an MQTT stream; raises ArgumentError if paho is not installed."""
-    try:
-        from kigen.connectors.mqtt.receiver import MqttReceiver
-    except ImportError as error:
-        raise ArgumentError(
-            f"FROM mqtt needs packages that are not installed ({error}); run: pip install 'kigen[mqtt]'"
-        ) from error
-    return MqttReceiver(queue.stream, queue, directory, session, notify)
 
 
 def _session(checkpoint: Path, stream: str) -> str:

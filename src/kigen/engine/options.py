@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from kigen.durable import POWER, durability_of
@@ -47,6 +48,11 @@ class RunOptions:
         batch_rows: Tuples of a batch of finite sources, for the first batch. None: 500,000.
         inline_bytes: Size up to which a snapshot is part of Spark's state; a larger one is a file. None: 64 KiB.
         runtime: Class that runs a task, as "module:class". Tests replace it.
+        no_change: Refuses a checkpoint of another app. Otherwise a changed app continues from it: unchanged queries
+            keep their state, dropped ones end, added ones start from now.
+        replay_from: Time from which queries that a change adds see tuples, where the sources keep them.
+        allow: What changes that come over HTTP may name beside what the app names: paths, functions as
+            "module:function", and environment variables as "$NAME".
 
     Raises:
         ArgumentError: An option has a value that is not possible.
@@ -73,6 +79,9 @@ class RunOptions:
     batch_rows: int | None = None
     inline_bytes: int | None = None
     runtime: str = defaults.RUNTIME
+    no_change: bool = False
+    replay_from: str | datetime | None = None
+    allow: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.lifetime not in defaults.LIFETIMES:
@@ -99,8 +108,14 @@ class RunOptions:
             raise ArgumentError(f"an epoch takes 0 s (a batch per round) or longer, not {self.epoch_s}")
         if self.lanes is not None and self.lanes < 1:
             raise ArgumentError(f"at least one lane is required, not {self.lanes}")
+        self.replay_us  # noqa: B018 - raises ArgumentError
         if self.first_batch_rows < 1:
             raise ArgumentError(f"a batch must hold at least one tuple, not {self.first_batch_rows}")
+
+    @property
+    def replay_us(self) -> int | None:
+        """`replay_from` in microseconds since 1970."""
+        return None if self.replay_from is None else instant_us(self.replay_from)
 
     @property
     def syncs(self) -> bool:
@@ -125,3 +140,15 @@ class RunOptions:
 
 def _default(variable: str, default: int) -> int:
     return int(os.environ.get(variable, default))
+
+
+def instant_us(given: str | datetime) -> int:
+    """Returns a time in microseconds since 1970. A time without a zone is UTC."""
+    try:
+        at = datetime.fromisoformat(given) if isinstance(given, str) else given
+    except ValueError as error:
+        raise ArgumentError(
+            f"replay_from '{given}' is not a time: write it as in ISO 8601, for example 2026-11-18T09:00:00Z"
+        ) from error
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

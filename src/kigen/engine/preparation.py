@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import tempfile
 import uuid
 from collections.abc import Callable
@@ -15,15 +16,13 @@ from kigen.durable import slow_disk
 from kigen.engine.errors import RunFailed, SparkDied
 from kigen.engine.options import RunOptions
 from kigen.plan.dropped_rows import dropped_outputs
-from kigen.plan.logical import LINES, App, Connector, Query
+from kigen.plan.logical import LINES, App, Connector
 from kigen.schedule import PolicySettings
-from kigen.spark.dataframes.feeds import SPARK
-from kigen.spark.dataframes.writer_sink import SparkWriterSink
 from kigen.spark.links.link_source import Access
 from kigen.spark.pipeline import is_process_death, warm_up
 from kigen.spark.session.error_cause import error_cause
 from kigen.spark.session.start import log_path
-from kigen.spark.sink.batch_sink import Outputs
+from kigen.spark.sink.output_writer import Outputs
 from kigen.spark.sink.results import results_sink
 from kigen.spark.spec import RunSpec, rows_within
 
@@ -40,11 +39,13 @@ class Links:
 
     `access` reads received streams; `sinks` are those of sent queries. `on_commit` is called after each batch with two
     maps per stream: the oldest offset that a replay may read again, and the offset up to which all is processed.
+    `on_epoch` is called at the end of each epoch, when the files of the checkpoint are at rest until it returns.
     """
 
     access: Access
     sinks: dict[str, Sink]
     on_commit: Callable[[dict[str, int], dict[str, int]], None]
+    on_epoch: Callable[[], None] | None = None
 
 
 def warn_of_slow_disk(folder: Path) -> None:
@@ -107,10 +108,16 @@ def _settings(options: RunOptions) -> PolicySettings:
     return replace(settings, may_drop=not options.drain)
 
 
-def _into(into: Connector, query: Query, directory: str) -> Sink:
-    if into.name == SPARK:
-        return SparkWriterSink(into, query, directory)
-    return open_sink(into, query.schema, query.root.is_stream, directory, query.name)
+def of_change(number: int) -> str:
+    """Returns the end of an output's name in the sink log. Outputs that a change added differ from older ones."""
+    return f" #{number}" if number else ""
+
+
+def name_runs(outputs: Outputs, name: str, syncs: bool) -> None:
+    """Tells all outputs how durable they are, and the name by which they recognize their own work."""
+    for output, sink in (pair for pairs in outputs.values() for pair in pairs):
+        number = re.search(r" #(\d+)$", output)
+        sink.syncs, sink.run_name = syncs, name if number is None else f"{name}-{number[1]}"
 
 
 def open_outputs(app: App, output: str | None, results: Path | None, links: Links | None) -> Outputs:
@@ -120,21 +127,23 @@ def open_outputs(app: App, output: str | None, results: Path | None, links: Link
     """
     outputs: Outputs = {}
     for query in app.queries:
-        mine = outputs.setdefault(query.name, [])
+        mine, suffix = outputs.setdefault(query.name, []), of_change(query.added_by)
         if query.sent:
             assert links is not None, f"{query.name} goes to another node"
             mine.append((f"{query.name} into", links.sinks[query.name]))
             continue
         if query.into is not None:
-            mine.append((f"{query.name} into", _into(query.into, query, app.directory)))
+            sink = open_sink(query.into, query.schema, query.root.is_stream, app.directory, query.name)
+            mine.append((f"{query.name} into{suffix}", sink))
         lines = outputs.setdefault(query.gives.get(LINES, query.name), [])
         if output is not None:
             csv = Connector("csv", (("path", f"{query.name}.csv"),))
             sink = open_sink(csv, query.schema, query.root.is_stream, output, query.name)
-            lines.append((f"{query.name} output", sink))
+            lines.append((f"{query.name} output{suffix}", sink))
         if results is not None:
-            lines.append((f"{query.name} results", results_sink(query, results)))
+            lines.append((f"{query.name} results{suffix}", results_sink(query, results)))
     for stream in app.streams:
         for name, kind, into, schema in dropped_outputs(stream):
-            outputs[name] = [(f"{stream.name} {kind}", open_sink(into, schema, True, app.directory, name))]
+            suffix = of_change(stream.added_by)
+            outputs[name] = [(f"{stream.name} {kind}{suffix}", open_sink(into, schema, True, app.directory, name))]
     return outputs

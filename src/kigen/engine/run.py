@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,22 +19,36 @@ from kigen.connectors import InputError
 from kigen.connectors.changes_log import ChangesLog
 from kigen.connectors.pushed import Pushed
 from kigen.durable import DamagedFile, make_directories, rotate_log
-from kigen.engine.checkpoint.fingerprint import check_or_write, fingerprint
+from kigen.engine.changes.app_of_run import AppOfRun
+from kigen.engine.changes.changeable_run import ChangeableRun
+from kigen.engine.changes.live import LiveChanges, ReadApp
+from kigen.engine.changes.planned import PlannedChange
 from kigen.engine.checkpoint.key_secret import key_secret, run_name
 from kigen.engine.checkpoint.owner import Owner
+from kigen.engine.checkpoint.savepoint import arrive
 from kigen.engine.errors import ArgumentError, RunFailed, SparkDied
 from kigen.engine.followed import open_changes, with_changes
 from kigen.engine.ingest import Ingest, all_told, open_ingest
 from kigen.engine.options import RunOptions
-from kigen.engine.preparation import Links, open_outputs, run_spec, start_error, warn_of_slow_disk, with_lines
+from kigen.engine.preparation import (
+    Links,
+    name_runs,
+    open_outputs,
+    run_spec,
+    start_error,
+    warn_of_slow_disk,
+    with_lines,
+)
 from kigen.engine.progress import Progress, ProgressThread, QueryProgress
 from kigen.engine.result import RunResult, report_of
 from kigen.engine.subscription import Change, Subscription
+from kigen.engine.tables import Tables, failure_of
 from kigen.engine.worker_monitor import WorkerMonitor, fraction_of
 from kigen.lifetimes import EvaluationError
 from kigen.plan.logical import App, Query
 from kigen.plan.paths import conflicts
 from kigen.queue import QueueError
+from kigen.spark.admission.stand import is_settled
 from kigen.spark.dataframes.feeds import FrameFeeds, spark_streams
 from kigen.spark.dataframes.writer_sink import SparkWriterSink
 from kigen.spark.pipeline import Pipeline, warm_up
@@ -42,7 +56,7 @@ from kigen.spark.session.error_cause import error_cause
 from kigen.spark.session.start import jvm_pid, log_path, sync_files
 from kigen.spark.sink.batch_sink import BatchSink
 from kigen.spark.sink.metrics import Histogram
-from kigen.spark.spec import sliced_tasks
+from kigen.spark.spec import RunSpec
 from kigen.spark.watch import worker_deaths
 from kigen.spark.watch.memory import MemoryLimitReached
 
@@ -54,11 +68,13 @@ _POLL_S = 0.02
 _ROTATE_EVERY_S = 5.0  # how often the size of Spark's log is checked
 _STARTING_S = 120.0  # for Spark to ask for the first batch
 _ENDING_S = 4.0  # for the end of an epoch, when a run is stopped
+_SETTLING_S = 300.0  # for the end of an epoch, before a change of the app
+_QUIET_LOOKS = 5  # looks without a planned batch, before the pipeline is stopped for a change
 _CLOSING_S = 120.0  # for the last rows, after duration_s
 _USER_ERRORS = (InputError, EvaluationError, MemoryLimitReached, OSError, DamagedFile, QueueError)
 
 
-class Run:
+class Run(ChangeableRun):
     """A run that `Engine.start` has started, or that `Engine.prepare` has prepared.
 
     Preparing needs no Spark: wrong inputs are found first, and a finished checkpoint is left as it is.
@@ -69,10 +85,15 @@ class Run:
         notify: Function that receives warnings for the user while the run is active. Default: a log message.
         ingest: Queues of pushed streams; None if the app has none.
         followed: Changes and current relation of each query, if `keep_changes_s` is set.
+        changes: Changes the app while the run goes on.
     """
 
-    def __init__(self, app: App, options: RunOptions, links: Links | None = None) -> None:
-        self.app, self.options, self._links = app, options, links
+    def __init__(self, app: App, options: RunOptions, links: Links | None = None, read: ReadApp | None = None) -> None:
+        """`read` reads other apps for the run, as `app` was read; None: the app cannot change."""
+        self.app, self.options, self._links, self._read = app, options, links, read
+        self.changes = LiveChanges(self, read)
+        self._change_lock, self._parts_lock = threading.RLock(), threading.RLock()
+        self._is_changing, self._fault = False, None
         self._scratch = Path(tempfile.mkdtemp(prefix="kigen-"))
         self._checkpoint = Path(options.checkpoint).absolute() if options.checkpoint else self._scratch / "checkpoint"
         self._results = self._checkpoint / "results" if options.keep_results else None
@@ -86,6 +107,7 @@ class Run:
         self._monitor = WorkerMonitor(str(self._scratch), str(options.memory), lambda text: self.notify(text))
         self._progress_thread: ProgressThread | None = None
         self.ingest: Ingest | None = None
+        self._tables: Tables | None = None
         self.followed: dict[str, ChangesLog] = {}
         self.frames: Mapping[str, DataFrame] = {}  # streaming DataFrames that feed streams, by name
         self._feeds: FrameFeeds | None = None
@@ -102,48 +124,86 @@ class Run:
         output = None if options.output is None else str(Path(options.output).absolute())
         for _, wrong in conflicts(self.app, output):  # an app file was checked already; a plan made by hand was not
             raise ArgumentError(wrong)
-        if output is not None or self._results is not None:
-            self.app = with_lines(self.app)
-        if options.keep_changes_s is not None:
-            self.app = with_changes(self.app)
-        sync = options.syncs and options.checkpoint is not None
+        self._sync = options.syncs and options.checkpoint is not None
         make_directories(self._checkpoint, options.syncs)
         self._owner.acquire()
-        slices = sorted(sliced_tasks(self.app, options.scheduling[0], options.drain))
-        mine = fingerprint(self.app, options.lifetime, options.drain, output, version("kigen"), slices)
-        check_or_write(self._checkpoint, mine, sync)
-        self.app = replace(self.app, secret=key_secret(self._checkpoint, sync))
-        if sync:
+        may_change = not options.no_change and self._links is None
+        self._output = output
+        self._app_of_run = AppOfRun(self._checkpoint, options, output, may_change, self._sync, self._read_text())
+        self.app = self._app_of_run.load(self._given(self.app), self._spec_of)
+        if self._sync:
             warn_of_slow_disk(self._checkpoint)
+        self._open()
+
+    def _read_text(self) -> Callable[[str], App] | None:
+        """Returns what reads the text of an app for this run, or None."""
+        read, directory = self._read, self.app.directory
+        return None if read is None else lambda text: self._given(read(text=text, base=directory))
+
+    def _given(self, app: App) -> App:
+        """Returns the app with all that the outputs of this run take."""
+        if self._output is not None or self._results is not None:
+            app = with_lines(app)
+        return app if self.options.keep_changes_s is None else with_changes(app)
+
+    def _spec_of(self, app: App) -> RunSpec:
         access = None if self._links is None else self._links.access
-        self.ingest = open_ingest(
-            self.app, self._checkpoint, self._scratch, sync, options.drain, options.checkpoint is not None
+        return run_spec(app, self.options, self._checkpoint, self._scratch, access)
+
+    def _open(self, keep_ingest: bool = False) -> None:
+        """Opens inputs and outputs of the app. `keep_ingest`: the queues of pushed streams are open."""
+        options, record, output = self.options, self._app_of_run.record, self._output
+        self.app = replace(self.app, secret=key_secret(self._checkpoint, self._sync))
+        if not keep_ingest:
+            self.ingest = open_ingest(
+                self.app, self._checkpoint, self._scratch, self._sync, options.drain, options.checkpoint is not None
+            )
+        self._spec = replace(
+            self._spec_of(self.app),
+            starts=record.starts,
+            begun_us=record.begun_us,
+            change=record.change,
+            dropped=record.dropped,
         )
-        self._spec = run_spec(self.app, options, self._checkpoint, self._scratch, access)
         if self.ingest is not None:
             self._spec = replace(self._spec, ingest=self.ingest.access)
         self._sources = self._spec.sources(started_us=0)
+        self._tables = Tables(self.app, self._checkpoint, self._sync, options.drain)
         for source in self._sources.values():
             source.initial()
         outputs = open_outputs(self.app, output, self._results, self._links)
+        followed: dict[str, ChangesLog] = {}
         if options.keep_changes_s is not None:
-            self.followed = open_changes(self.app, self._checkpoint, options.keep_changes_s, outputs)
+            followed = open_changes(self.app, self._checkpoint, options.keep_changes_s, outputs)
+        arrive(self._checkpoint, outputs, self._sync)
         self._sink = BatchSink(self._spec, outputs)
-        for sinks in self._sink.outputs.values():
-            for _, sink in sinks:
-                sink.syncs, sink.run_name = options.syncs, run_name(self.app.secret)
+        name_runs(self._sink.outputs, run_name(self.app.secret), options.syncs)
         self._sink.on_commit = all_told(
             None if self._links is None else self._links.on_commit,
             None if self.ingest is None else self.ingest.resumed(self._sink.record.positions),
+            self._tables.committed,
         )
+        self._sink.on_epoch = None if self._links is None else self._links.on_epoch
         self._sink.open()
+        self.followed = followed  # readers may look at once
 
     # --- the run ---------------------------------------------------------------------------------------------------
 
     @property
     def finished(self) -> bool:
         """Whether all streams have ended and every row is written."""
-        return self._sink.finished
+        return self._app_of_run.pending is None and self._sink.finished
+
+    @property
+    def last_change(self) -> PlannedChange | None:
+        """The last change of the app that this run has made, for messages."""
+        return self._app_of_run.last
+
+    @property
+    def continues_changed(self) -> bool:
+        """Whether the run continues an app that was changed while an earlier run went on, and that was started with the
+        same app as this one."""
+        return self._app_of_run.continues_changed
 
     def begin(self, spark: SparkSession, ready: Callable[[], None] | None = None, warmed: bool = False) -> None:
         """Starts the pipeline, unless the checkpoint is finished.
@@ -152,6 +212,14 @@ class Run:
         means that Spark is warm already.
         """
         self._spark = spark
+        if self._app_of_run.pending is not None:
+            self._finish_old_app(spark)
+        self._begin(spark, ready, warmed)
+        if self.options.on_progress is not None:
+            every_s = self.options.progress_every_s
+            self._progress_thread = ProgressThread(self.options.on_progress, lambda: self.progress, every_s)
+
+    def _begin(self, spark: SparkSession, ready: Callable[[], None] | None = None, warmed: bool = False) -> None:
         for sink in (sink for pairs in self._sink.outputs.values() for _, sink in pairs):
             if isinstance(sink, SparkWriterSink):
                 sink.spark = spark
@@ -159,13 +227,50 @@ class Run:
             self._owner.add_jvm(jvm_pid(spark))
             try:
                 self._start_pipeline(spark, ready, warmed)
+            except InputError:
+                raise
             except Exception as error:
                 raise start_error(error, "Spark did not start the run") from error
         if self.ingest is not None:
             self.ingest.start(lambda text: self.notify(text))
-        if self.options.on_progress is not None:
-            every_s = self.options.progress_every_s
-            self._progress_thread = ProgressThread(self.options.on_progress, lambda: self.progress, every_s)
+
+    def _finish_old_app(self, spark: SparkSession) -> None:
+        """Finishes the batch or epoch in which the old app was stopped, then changes the app."""
+        declared = self._app_of_run.pending
+        assert declared is not None
+        self._owner.add_jvm(jvm_pid(spark))
+        self._sink.scratch.stop_epochs()
+        try:
+            self._sink.spark_syncs = sync_files(spark, self._spec.syncs)
+            self._sink.start_clock()
+            self._pipeline = Pipeline(spark, self._spec, self._sink)
+            self._settle(spark)
+        except RunFailed:
+            raise
+        except Exception as error:
+            raise start_error(error, "Spark did not finish the batch of the app before its change") from error
+        refused = self._switch(declared, self.options.replay_us)
+        if refused is not None:
+            raise refused
+
+    def _settle(self, spark: SparkSession) -> None:
+        """Ends the pipeline when Spark has committed all that is planned."""
+        self._sink.scratch.stop_epochs()
+        until = time.monotonic() + _SETTLING_S
+        while True:
+            assert self._pipeline is not None
+            quiet = 0
+            while self._pipeline.active and quiet < _QUIET_LOOKS and time.monotonic() < until:
+                quiet = quiet + 1 if is_settled(self._checkpoint) and not self._sink.has_open_epoch else 0
+                time.sleep(_POLL_S)
+            failure = self._pipeline.failure()
+            self._pipeline.stop()
+            if failure is not None or time.monotonic() >= until:
+                self._raise(failure or f"the epoch did not end within {_SETTLING_S:g} s")
+            if is_settled(self._checkpoint):
+                return
+            self._sink.align()
+            self._pipeline = Pipeline(spark, self._spec, self._sink)
 
     def _start_pipeline(self, spark: SparkSession, ready: Callable[[], None] | None, warmed: bool) -> None:
         self._sink.spark_syncs = sync_files(spark, self._spec.syncs)
@@ -173,7 +278,10 @@ class Run:
             warm_up(spark, self._spec)
         if ready is not None:
             ready()
-        self._began = time.monotonic()
+        assert self._tables is not None
+        self._tables.start(spark, self.frames, lambda text: self.notify(text))
+        if not self._flowing:
+            self._began = time.monotonic()
         self._sink.start_clock()
         self._pipeline = Pipeline(spark, self._spec, self._sink)
         if self.ingest is not None and spark_streams(self.app):
@@ -191,9 +299,17 @@ class Run:
             self._rotated = time.monotonic()
             rotate_log(log_path())
         self._monitor.check()
-        if self._monitor.limit_error is not None or (self.ingest is not None and self.ingest.error is not None):
+        if self._is_changing:
+            return True
+        if (
+            self._fault is not None
+            or self._monitor.limit_error is not None
+            or (self.ingest is not None and self.ingest.error is not None)
+        ):
             return False
         if self._feeds is not None and self._feeds.failure() is not None:
+            return False
+        if failure_of(self._tables) is not None:
             return False
         if self._pipeline is None or not self._pipeline.active or (self.finished and not self.options.drain):
             return False
@@ -230,6 +346,10 @@ class Run:
 
     def stop(self) -> RunResult:
         """Ends the run, if it has not ended, and returns the result. Raises the error that ended the run, if any."""
+        with self._change_lock:
+            return self._stop()
+
+    def _stop(self) -> RunResult:
         if self._result is not None:
             return self._result
         try:
@@ -275,7 +395,9 @@ class Run:
     def flows(self) -> bool:
         """Whether Spark asks for batches and the run has not ended."""
         pipeline = self._pipeline
-        return pipeline is not None and self._result is None and pipeline.active and self._sink.scratch.reading
+        if pipeline is None or self._is_changing or self._result is not None:
+            return False
+        return pipeline.active and self._sink.scratch.reading
 
     @property
     def serve_folder(self) -> Path:
@@ -284,17 +406,21 @@ class Run:
 
     def report_so_far(self) -> dict[str, Any]:
         """Returns the report of the committed batches. It may be called from any thread."""
-        policy = self._sink.scratch.policy_report()
-        with self._sink.lock:
-            return report_of(self.app, self.options, self._sink.metrics, self._sink.wall_us / 1e6, policy)
+        with self._parts_lock:
+            policy = self._sink.scratch.policy_report()
+            with self._sink.lock:
+                return report_of(self.app, self.options, self._sink.metrics, self._sink.wall_us / 1e6, policy)
 
     def latency_histograms(self) -> dict[str, Histogram]:
         """Returns the latencies of the committed batches, per query. It may be called from any thread."""
-        with self._sink.lock:
+        with self._parts_lock, self._sink.lock:
             return {name: counts.latency.copy() for name, counts in self._sink.metrics.queries.items()}
 
-    def _close_ingest(self) -> None:
-        if self.ingest is not None:
+    def _close_ingest(self, keep: bool = False) -> None:
+        """Closes tables and queues. `keep`: senders go on pushing, since their streams stay as they are."""
+        if self._tables is not None:
+            self._tables.close()
+        if self.ingest is not None and not keep:
             self.ingest.close()
 
     def _end_epoch(self) -> None:
@@ -310,10 +436,15 @@ class Run:
             self._progress_thread.close()
 
     def _raise(self, failure: str | None) -> None:
+        if self._fault is not None:
+            raise self._fault
         if self._monitor.limit_error is not None:
             raise self._monitor.limit_error
         if self.ingest is not None and self.ingest.error is not None:
             raise self.ingest.error
+        fallen = failure_of(self._tables)
+        if fallen is not None:
+            raise fallen
         if failure is None:
             return
         error = self._sink.error or self._sink.scratch.error()
@@ -349,11 +480,13 @@ class Run:
 
         Needs `keep_changes_s`. See `kigen.engine.subscription`.
         """
-        return Subscription(self._followed(query), lambda: self._result is None and self.active)
+        self._followed(query)
+        return Subscription(lambda: self.followed.get(query), lambda: self._result is None and self.active)
 
     def current(self, query: str) -> list[Change]:
         """Returns the rows of a query that are true now. Needs `keep_changes_s`."""
-        return Subscription(self._followed(query), lambda: False).relation()
+        log = self._followed(query)
+        return Subscription(lambda: log, lambda: False).relation()
 
     def _followed(self, query: str) -> ChangesLog:
         if not self.followed:
@@ -367,6 +500,10 @@ class Run:
     @property
     def progress(self) -> Progress:
         """The progress of the run now. It may be read from any thread."""
+        with self._parts_lock:
+            return self._progress()
+
+    def _progress(self) -> Progress:
         positions, scratch = self._sink.record.positions, self._sink.scratch
         fraction = fraction_of(self._sources, positions)
         running = None if self._pipeline is None else self._monitor.running_batch(scratch.committed().seq)
@@ -387,9 +524,9 @@ class Run:
 
     def _query_progress(self, query: Query, waiting: int | None) -> QueryProgress:
         counts = self._sink.metrics.queries[query.name]
-        report = counts.report(query.deadline_us)
-        p95_ms, deadline_ms = report["latency_ms"]["p95"], report["deadline_ms"]
-        return QueryProgress(counts.arrived, counts.out, waiting, p95_ms, deadline_ms, report["sdmr"])
+        deadline_ms = None if query.deadline_us is None else query.deadline_us / 1000
+        p95_ms = counts.latency.quantile_ms(0.95)
+        return QueryProgress(counts.arrived, counts.out, waiting, p95_ms, deadline_ms, counts.sdmr)
 
     @property
     def commits(self) -> list[tuple[float, int]]:

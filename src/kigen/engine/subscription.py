@@ -25,6 +25,7 @@ class FollowedLog(Protocol):
 
     is_stream: bool
     end: int
+    added_by: int  # number of the change of the app that added the query
 
     def read(self, after: int, most_bytes: int = ...) -> tuple[bytes, int]: ...
 
@@ -34,8 +35,11 @@ class FollowedLog(Protocol):
 class Subscription:
     """Iterates the changes of one query, by `for` or by `async for`."""
 
-    def __init__(self, log: FollowedLog, is_active: Callable[[], bool]) -> None:
-        self._log, self._is_active = log, is_active
+    def __init__(self, find: Callable[[], FollowedLog | None], is_active: Callable[[], bool]) -> None:
+        """`find` returns the log of the query: another one after a change of the app, None once it was dropped."""
+        log = find()
+        assert log is not None, "there is such a query"
+        self._log, self._find, self._is_active = log, find, is_active
         self._after = log.end
         self._ready: deque[Change] = deque()
         self._closed = False
@@ -60,10 +64,19 @@ class Subscription:
 
     def _fill(self) -> bool:
         """Reads what is new. Returns whether there is anything."""
+        self._look_up()
         if not self._ready and self._log.end > self._after:
             data, self._after = self._log.read(self._after)
             self._ready.extend(json.loads(line) for line in data.splitlines())
         return bool(self._ready)
+
+    def _look_up(self) -> None:
+        """Turns to the log of the changed app. Ends with a query that was dropped, or dropped and added."""
+        found = self._find()
+        if found is None or found.added_by != self._log.added_by:
+            self._closed = self._closed or self._log.end <= self._after
+        else:
+            self._log = found
 
     def _waits(self) -> bool:
         """Whether there may be more. Looks at the run before it looks at the log, so that nothing is missed."""

@@ -10,6 +10,9 @@
 | `GET /metrics` | Prometheus text |
 | `GET /health/live`, `GET /health/ready` | 200, or 503 while the streams do not flow |
 | `POST /links` | a new one-time link to the page |
+| `POST /tokens/ROLE` | a token that may do less than this one |
+| `GET /app` | the text of the app |
+| `POST /app/add`, `/app/drop`, `/app/change`, `/app/save` | changes the app, or saves it |
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from kigen.web import page
-from kigen.web.access import COOKIE, Access
+from kigen.web.access import COOKIE, ROLES, Access
+from kigen.web.changing import Changing
 from kigen.web.following import Following
 from kigen.web.metrics import CONTENT_TYPE, prometheus_text
 from kigen.web.pushing import Pushing
@@ -64,6 +68,9 @@ class Guarded:
             await self._open(link)(scope, receive, send)
         elif self._access.allows(request):
             await self._inner(scope, receive, send)
+        elif (role := self._access.role(request)) is not None:
+            message = f"a token of the role '{role}' may not {request.method} {scope['path']}"
+            await Refused(403, message).response()(scope, receive, send)
         else:
             await _DENIED.response()(scope, receive, send)
 
@@ -82,7 +89,7 @@ def make_application(
     """Returns the application of a run. `closing` ends streams of changes."""
     limits = limits or Limits()
     following = Following(served, limits, closing or threading.Event())
-    answers = _Answers(served, access)
+    answers, changing = _Answers(served, access), Changing(served, limits)
     routes = [
         Route("/", answers.page),
         Route("/metrics", answers.metrics),
@@ -92,6 +99,9 @@ def make_application(
         Route("/queries", following.queries),
         Route("/queries/{name}", following.relation),
         Route("/queries/{name}/changes", following.changes),
+        Route("/tokens/{role}", answers.token, methods=["POST"]),
+        Route("/app", changing.show),
+        Route("/app/{action}", changing.change, methods=["POST"]),
         Route("/streams/{name}", _endpoint(Pushing(served, limits)), methods=["POST"]),
     ]
     handlers = {Refused: _refused, HTTPException: _failed}
@@ -114,6 +124,12 @@ class _Answers:
     async def ready(self, request: Request) -> Response:
         flows = await run_in_threadpool(lambda: self._served.flows)
         return JSONResponse({"ready": flows}, 200 if flows else 503)
+
+    async def token(self, request: Request) -> Response:
+        role = request.path_params["role"]
+        if role not in ROLES:
+            raise Refused(404, f"there is no role '{role}': use one of {', '.join(ROLES)}")
+        return JSONResponse({"token": self._access.token_for(role)}, 201)
 
     async def link(self, request: Request) -> Response:
         return JSONResponse({"path": f"/?{self._access.new_link()}"}, 201)

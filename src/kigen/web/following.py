@@ -63,14 +63,18 @@ class Following:
             raise Refused(410, f"{error}; {hint}") from error
         if self._followers >= self._limits.followers:
             raise Refused(503, "too many readers of changes at once: try again", {"Retry-After": "5"})
-        return StreamingResponse(self._events(log, after), media_type="text/event-stream", headers=_HEADERS)
+        return StreamingResponse(self._events(name, log, after), media_type="text/event-stream", headers=_HEADERS)
 
-    async def _events(self, log: ChangesLog, after: int) -> AsyncIterator[bytes]:
+    async def _events(self, name: str, log: ChangesLog, after: int) -> AsyncIterator[bytes]:
         self._followers += 1
         try:
             said = time.monotonic()
             yield b": changes\n\n"
             while not self._closing.is_set():
+                now = self._served.followed.get(name)
+                if now is None or now.added_by != log.added_by:
+                    return  # the query was dropped
+                log = now  # another one after a change of the app
                 if log.end > after:
                     data, last = await run_in_threadpool(log.read, after)
                     yield _as_events(data, after)

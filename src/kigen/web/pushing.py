@@ -48,7 +48,8 @@ class Pushing:
             done = await run_in_threadpool(_push, self._served, stream, data, content_type, key)
         finally:
             self._bodies.release()
-        return JSONResponse({"accepted": done.accepted, "skipped": done.skipped, "repeated": done.repeated})
+        answer = {"accepted": done.accepted, "skipped": done.skipped, "repeated": done.repeated}
+        return JSONResponse(answer | ({"shed": done.shed} if done.shed else {}))
 
 
 def _push(served: Served, stream: str, data: bytes, content_type: str, key: str | None) -> Pushed:

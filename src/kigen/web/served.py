@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from kigen.connectors.changes_log import ChangesLog
+from kigen.engine.changes.live import LiveChanges
 from kigen.engine.ingest import Ingest
 from kigen.engine.progress import Progress
 from kigen.plan.logical import App
@@ -30,5 +31,8 @@ class Served(Protocol):
     def flows(self) -> bool:
         """Whether Spark asks for batches and the run has not ended."""
         ...
+
+    @property
+    def changes(self) -> LiveChanges: ...
 
     def report_so_far(self) -> dict[str, Any]: ...

@@ -20,7 +20,7 @@ from kigen.cli.nodes.placing import NodesArguments, describe, placed_parts
 from kigen.cli.nodes.status_command import Status, ask, nodes_table, queues_table, replicas
 from kigen.cli.stop_request import interruptible
 from kigen.engine.nodes.node_options import security_of
-from kigen.placement.cutting import parts_used
+from kigen.placement.cutting import parts_below, parts_used
 from kigen.placement.nodes_file.entries import NodesFile
 
 _PLAIN_EVERY_S = 5.0
@@ -44,7 +44,7 @@ def up_app(arguments: NodesArguments, report: Path | None) -> None:
         display = _Display(nodes, arguments.state_dir, all_replicas)
         with display:
             finished = processes.run(stopped, display.show)
-    merged = merge_reports(arguments.state_dir, result_nodes)
+    merged = merge_reports(arguments.state_dir, result_nodes, parts_below(parts))
     if report is not None:
         report.parent.mkdir(parents=True, exist_ok=True)
         report.write_text(json.dumps(merged, indent=2) + "\n", encoding="utf-8")
@@ -55,23 +55,38 @@ def up_app(arguments: NodesArguments, report: Path | None) -> None:
     sys.stderr.write(f"logs of the nodes: {arguments.state_dir}/*/log\n")
 
 
-def merge_reports(state: Path, result_nodes: dict[str, str]) -> dict[str, Any]:
+def merge_reports(
+    state: Path, result_nodes: dict[str, str], below: dict[str, list[tuple[str, tuple[str, ...]]]]
+) -> dict[str, Any]:
     """Merges the reports of nodes into one, with each query's numbers from the node that gives its results.
 
-    Numbers of the whole run are those of the node that took longest. Latencies are end to end.
+    Numbers of the whole run are those of the node that took longest. Latencies are end to end. What nodes on the way
+    dropped (`below`: kigen.placement.cutting.parts_below) never came to the last one, and is added to `in` and `shed`.
+    A node that makes several streams of the same ones drops a tuple in each: it counts once.
     """
-    found = {}
-    for name in dict.fromkeys(result_nodes.values()):
-        file = state / name / REPORT
-        if file.exists():
-            found[name] = json.loads(file.read_text(encoding="utf-8"))
+    named = {*result_nodes.values(), *(node for ways in below.values() for node, _ in ways)}
+    files = {name: state / name / REPORT for name in sorted(named)}
+    read = {name: json.loads(file.read_text(encoding="utf-8")) for name, file in files.items() if file.exists()}
+    found = {name: read[name] for name in dict.fromkeys(result_nodes.values()) if name in read}
     slowest: dict[str, Any] = max(found.values(), key=lambda r: r["wall_s"], default={})
     whole = {key: slowest.get(key) for key in ("policy", "lifetime", "wall_s", "batch_ms")}
-    queries = {
-        query: {**found[node]["queries"][query], "node": node} for query, node in result_nodes.items() if node in found
-    }
+    queries = {}
+    for query, node in result_nodes.items():
+        if node in found:
+            mine = {**found[node]["queries"][query], "node": node}
+            for before, names in below.get(query, ()):
+                counted = read.get(before, {}).get("queries", {})
+                mine = _with_dropped(mine, max((counted[n]["shed"] for n in names if n in counted), default=0))
+            queries[query] = mine
     finished = bool(found) and all(r["finished"] for r in found.values())  # False: --duration ended the run
     return {**whole, "batches": sum(r["batches"] for r in found.values()), "queries": queries, "finished": finished}
+
+
+def _with_dropped(query: dict[str, Any], count: int) -> dict[str, Any]:
+    """Adds tuples that were dropped on the way to the numbers of a query."""
+    arrived, shed = query["in"] + count, query["shed"] + count
+    sdmr = (query["missed"] + shed + query["dropped"]) / arrived if arrived else 0.0
+    return {**query, "in": arrived, "shed": shed, "sdmr": sdmr}
 
 
 class _Display:

@@ -1,7 +1,7 @@
-"""Identifies the app of a checkpoint: `app.json` lists every stream and query as planned.
+"""Identifies the app of a checkpoint: its fingerprint has a digest of each clause of every stream and query as planned.
 
-A changed app is refused, with a list of the changes. Invariant: two apps have the same fingerprint exactly if one can
-continue from the other's state. The plan matters; comments and layout of the app file do not.
+Invariant: two apps have the same fingerprint exactly if one can continue from the other's state. The plan matters;
+comments and layout of the app file do not. `kigen.engine.changes` decides what a different fingerprint means.
 """
 
 from __future__ import annotations
@@ -9,17 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from kigen.durable import DamagedFile, replace
-from kigen.engine.checkpoint.formats import FORMAT, migrated
+from kigen.engine.checkpoint.formats import FORMAT
 from kigen.plan.description import description
 from kigen.plan.logical import App, Query, SourceStream
 
-_FILE = "app.json"
+_OF_CHANGES = ("copy_of", "since_us")  # a declared stream has neither
 
 
 class CheckpointMismatch(ValueError):
@@ -42,43 +40,8 @@ def fingerprint(
         "sliced": ", ".join(sliced) or None,
         "streams": {s.name: {**_parts(s), "live": _digest(s.name in live)} for s in app.streams},
         "queries": {q.name: _parts(q) for q in app.queries},
+        "reads": {q.name: list(q.streams) for q in app.queries},
     }
-
-
-def check_or_write(checkpoint: Path, mine: dict[str, Any], sync: bool = True) -> None:
-    """Compares the fingerprint with that of the checkpoint, or writes it into a new checkpoint.
-
-    Raises CheckpointMismatch if the checkpoint belongs to another app, DamagedFile if its description is torn.
-    """
-    path = checkpoint / _FILE
-    if not path.exists():
-        if (checkpoint / "spark").exists():
-            raise CheckpointMismatch(f"{checkpoint} holds a Spark checkpoint without {_FILE}: use an empty directory")
-        replace(path, json.dumps(mine, indent=1).encode(), sync)
-        return
-    theirs = migrated(_read(path), mine)
-    changes = _changes(theirs, mine)
-    if changes:
-        listed = "\n".join(f"  - {change}" for change in changes)
-        raise CheckpointMismatch(
-            f"the checkpoint {checkpoint} was made by another app or version:\n{listed}\n"
-            "Undo the change to continue from it, or give another --checkpoint directory (or delete this one) to start "
-            "from the beginning."
-        )
-    if theirs["found_format"] != FORMAT:
-        replace(path, json.dumps(mine, indent=1).encode(), sync)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_bytes())
-        if not isinstance(found, dict) or not all(isinstance(found.get(key), dict) for key in ("streams", "queries")):
-            raise ValueError("it does not describe an app")
-    except ValueError as error:
-        torn = f"it is torn ({path.stat().st_size} bytes: {error}), so the app of this checkpoint is unknown"
-        todo = "Restore it from a copy of the checkpoint, or start from the beginning with a new --checkpoint directory"
-        raise DamagedFile(str(path), torn, todo) from error
-    return found
 
 
 def _parts(declared: SourceStream | Query) -> dict[str, str]:
@@ -88,17 +51,39 @@ def _parts(declared: SourceStream | Query) -> dict[str, str]:
     """
     later = {
         name
-        for name in ("ahead_us", "idle_us", "table", "key", "refresh_us", "error_into", "late_into", "also")
+        for name in (
+            "ahead_us",
+            "idle_us",
+            "table",
+            "key",
+            "refresh_us",
+            "error_into",
+            "late_into",
+            "also",
+            "drop_us",
+            *_OF_CHANGES,
+        )
         if getattr(declared, name, None) in (None, (), False)
     }
-    return {f.name: _digest(getattr(declared, f.name)) for f in fields(declared) if f.name not in {"name", *later}}
+    left_out = {"name", "added_by", *later}
+    return {f.name: _digest(getattr(declared, f.name)) for f in fields(declared) if f.name not in left_out}
 
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(description(value).encode()).hexdigest()[:16]
 
 
-_CLAUSES = {
+def declaration_digest(mine: dict[str, Any]) -> str:
+    """Returns a digest of what the app of a fingerprint declares, whatever the options of the run."""
+    of_run = ("live", "also")
+    parts = {
+        kind: {name: {k: v for k, v in found.items() if k not in of_run} for name, found in mine[kind].items()}
+        for kind in ("streams", "queries")
+    }
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+CLAUSES = {
     "schema": "its columns",
     "source": "FROM",
     "timestamp": "TIMESTAMP BY",
@@ -114,23 +99,27 @@ _CLAUSES = {
     "root": "the query itself",
     "deadline_us": "DEADLINE",
     "firm": "FIRM",
+    "drop_us": "FIRM",
     "cost_us": "COST",
     "into": "INTO",
     "also": "what is kept beside INTO (lines or changes)",
 }
 
 
-def _changes(theirs: dict[str, Any], mine: dict[str, Any]) -> list[str]:
+OPTIONS = (
+    ("lifetime", "--lifetime"),
+    ("output", "--output"),
+    ("sharing", "sharing of joins"),
+    ("sliced", "--policy, tasks that it runs slice by slice (mqt, mandf, admandf and salvage do, the others do not)"),
+)
+VERSIONS = (("kigen", "Kigen"), ("duckdb", "DuckDB"))
+
+
+def changes_between(theirs: dict[str, Any], mine: dict[str, Any]) -> list[str]:
+    """Lists all that differs, in words."""
     changes = [
         f"{what}: {theirs.get(key)} there, {mine[key]} here"
-        for key, what in (
-            ("kigen", "Kigen"),
-            ("duckdb", "DuckDB"),
-            ("lifetime", "--lifetime"),
-            ("output", "--output"),
-            ("sharing", "sharing of joins"),
-            ("sliced", "--policy, tasks that it runs slice by slice (mqt, mandf and admandf do, the others do not)"),
-        )
+        for key, what in (*VERSIONS, *OPTIONS)
         if theirs.get(key) != mine[key]
     ]
     for key, what in (("streams", "stream"), ("queries", "query")):
@@ -138,9 +127,26 @@ def _changes(theirs: dict[str, Any], mine: dict[str, Any]) -> list[str]:
         changes += [f"{what} '{name}' was added" for name in after if name not in before]
         changes += [f"{what} '{name}' was removed" for name in before if name not in after]
         for name in after:
-            differing = [
-                _CLAUSES.get(p, p) for p in after[name] if name in before and before[name].get(p) != after[name][p]
-            ]
+            differing = altered_clauses(before[name], after[name]) if name in before else []
             if differing:
                 changes.append(f"{what} '{name}' was altered: {', '.join(differing)}")
     return changes
+
+
+def altered_clauses(before: dict[str, str], after: dict[str, str], apart: tuple[str, ...] = ()) -> list[str]:
+    """Names the clauses that differ, except those in `apart`."""
+    return [
+        CLAUSES.get(part, part)
+        for part in dict.fromkeys((*after, *before))
+        if part not in apart and before.get(part) != after.get(part)
+    ]
+
+
+def refusal(checkpoint: object, changes: list[str]) -> CheckpointMismatch:
+    """Returns the error for a checkpoint that this app or these options cannot continue."""
+    listed = "\n".join(f"  - {change}" for change in changes)
+    return CheckpointMismatch(
+        f"the checkpoint {checkpoint} was made by another app or version:\n{listed}\n"
+        "Undo the change to continue from it, or give another --checkpoint directory (or delete this one) to start "
+        "from the beginning."
+    )

@@ -3,6 +3,7 @@
     1   up to 0.1.0 of November 2026: ranges in the state have no checksums; records of the sink log lack the ends of
         their batch
     2   ranges have a checksum, records have the ends and checksums of their batch; queues count their syncs
+    3   app.json has the plans that run and what changes of the app have recorded; snapshots name operators by digest
 
 Invariant: a checkpoint of any format in `_STEPS` opens and keeps all that it promised when it was written. What it does
 not hold, such as checksums of its input, is not verified. A checkpoint of a later or unknown version is refused, with
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-FORMAT = 2
+FORMAT = 3
 Description = dict[str, Any]  # app.json
 
 
@@ -28,7 +29,12 @@ def _one_to_two(found: Description, mine: Description) -> Description:
     return {**found, "format": 2}
 
 
-_STEPS: dict[int, Callable[[Description, Description], Description]] = {1: _one_to_two}
+def _two_to_three(found: Description, mine: Description) -> Description:
+    """Changes only the number. The plans are those of the app, which must be the same: the first run adds them."""
+    return {**found, "format": 3}
+
+
+_STEPS: dict[int, Callable[[Description, Description], Description]] = {1: _one_to_two, 2: _two_to_three}
 
 
 def migrated(found: Description, mine: Description) -> Description:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kigen.durable import POWER
+from kigen.engine.defaults import EPOCH_S
 from kigen.links import READER, TOKEN, Address, LinkRefused, Security, read_secret, secret_in, write_private
 from kigen.placement.cutting import NodePart
 from kigen.placement.nodes_file.entries import NodesFile, NodesFileError
@@ -25,21 +26,22 @@ class NodeOptions:
     duration_s: float | None = None
     memory: str = DEFAULT_MEMORY  # of this node's workers
 
-    def run_options(self, copied: bool = False, durability: str = POWER) -> dict[str, Any]:
-        """`copied`: the checkpoint is copied again and again. Snapshots then lie in files, which travel once, and
-        nothing names a folder."""
+    def run_options(self, copied_s: float | None = None, durability: str = POWER) -> dict[str, Any]:
+        """`copied_s`: the checkpoint is copied at the end of an epoch, every so many seconds. Snapshots then lie in
+        files, which travel once, and nothing names a folder."""
         chosen: dict[str, Any] = {"durability": durability, **({} if self.policy is None else {"policy": self.policy})}
-        if copied:
+        if copied_s is not None:
             chosen["inline_bytes"] = _COPIED_INLINE_BYTES
-            chosen["epoch_s"] = 0.0  # a copy is made between two batches
-        output = None if copied else self.output
+            chosen["epoch_s"] = min(EPOCH_S, copied_s / 2)  # a copy is made between two epochs
+        output = None if copied_s is not None else self.output
         fixed = {"drain": False, "keep_results": False, "partitions": 1}
         return {**fixed, "output": output, "duration_s": self.duration_s, "memory": self.memory, **chosen}
 
 
 def replicated(part: NodePart) -> App:
-    """Returns the app as both replicas of a node run it."""
-    return replace(part.app, replicated=True, sharing=False)
+    """Returns the app as both replicas of a node run it. They drop nothing: each would drop other tuples."""
+    queries = tuple(replace(query, firm=False, drop_us=None) for query in part.app.queries)
+    return replace(part.app, replicated=True, sharing=False, queries=queries)
 
 
 def security_of(nodes: NodesFile, name: str | None, state: Path) -> Security:

@@ -10,6 +10,7 @@ node's own Spark included, can ask for it again.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ class PassiveHost:
 
     server: LinkServer
     folder: Path  # of the run's files
-    on_whole_batches: Callable[[NodeRun], None]  # called when the files are those of whole batches
+    on_whole_batches: Callable[[NodeRun], None]  # called when the files are those of whole epochs
 
 
 class NodeRun:
@@ -76,6 +77,7 @@ class NodeRun:
         self.queues = open_queues(parts, name, nodes, self._folder, entry.durability)
         kind = kind_of(parts, name, nodes)
         self._acks, self._led_at, self._worked_off = kind.acks, time.monotonic(), dict[str, int]()
+        self._looking = threading.Lock()
         self._leading = LeadTracking(kind, not self.paired or host is not None)
         if host is None:
             self._server = LinkServer(
@@ -88,16 +90,19 @@ class NodeRun:
                 self._server.add(queue)
         self._replicas = [replica_name(name, i) for i in range(len(entry.addresses))]
         self._relays = {stream: self._relay(stream, nodes, kind) for stream in part.received}
+        if self.paired and host is None:
+            self._server.on_followed = self._look_for_readers
         if part.app.queries:
             sinks = {q.name: LinkSink(q, self.queues[q.name]) for q in part.app.queries if q.sent}
             links = Links(
                 Access(address, reader_token(self._security, self._folder), self._security.roots, self.paired),
                 dict(sinks),
                 self._committed,
+                self._epoch_ended,
             )
             checkpoint = str(self._folder / CHECKPOINT)
             app = replicated(part) if self.paired else part.app
-            chosen = options.run_options(copied=host is not None, durability=self._durability)
+            chosen = options.run_options(None if host is None else entry.period_us / 1e6, self._durability)
             self.run = Run(app, RunOptions(checkpoint=checkpoint, **chosen), links)
         elif self._durability == POWER:
             warn_of_slow_disk(self._folder)
@@ -108,7 +113,8 @@ class NodeRun:
         def make_gap_row(note: str) -> pa.RecordBatch:
             return gap_row(sent.plan.schema, sent.is_stream, int(note or 0))
 
-        watch = Watch(before.silence_us / 1e6, alone=self.paired)
+        silence_s = before.silence_us / 1e6
+        watch = Watch(silence_s, min(Watch.every_s, silence_s / 2), alone=self.paired)
         return Relay(
             self.queues[stream],
             before.addresses,
@@ -130,6 +136,8 @@ class NodeRun:
             (stream,), (made,) = self.part.used, self.part.made
             if stream in worked_off:
                 self._leading.committed(worked_off[stream], int(self.queues[made].status()["end"]))
+
+    def _epoch_ended(self) -> None:
         if self._host is not None:
             self._host.on_whole_batches(self)
 
@@ -182,14 +190,19 @@ class NodeRun:
             if self.run is None:
                 self._host.on_whole_batches(self)
             return
-        if self._leading.look(self.unfollowed_s):
-            for relay in self._relays.values():
-                relay.lead(self._leading.leads)
+        self._look_for_readers()
         if self._acks is Acks.DELIVERED:
             (stream,), (made,) = self.part.used, self.part.made
             acknowledged = self._leading.delivered(int(self.queues[made].status()["start"]))
             if acknowledged is not None:
                 self._relays[stream].ack(acknowledged[0], note=str(acknowledged[1]))
+
+    def _look_for_readers(self) -> None:
+        """Decides anew whether this replica leads. Also called when a reader comes: results are missing until then."""
+        with self._looking:
+            if self._leading.look(self.unfollowed_s):
+                for relay in self._relays.values():
+                    relay.lead(self._leading.leads)
 
     @property
     def needs_spark(self) -> bool:

@@ -1,7 +1,7 @@
 """Runs a replica of a node with `standby = "passive"`: it leads, or it keeps copies of the leader's files with a warm
 Spark and nothing running on it.
 
-The leader is a `NodeRun`. Every period, when a batch is done and before the next begins, it puts hard links to its
+The leader is a `NodeRun`. Every period, when an epoch is done and before the next begins, it puts hard links to its
 checkpoint, and the rows that its output queues keep, into a folder. The follower fetches that folder
 (`kigen.links.copies`). Inputs are not copied: the upstream nodes keep them from where the newest whole copy would go
 on, and send them again to the replica that takes over (`kigen.replicas.passive_election` decides when). Invariant:
@@ -95,7 +95,7 @@ class PassiveNode:
             warm(
                 spark,
                 replicated(self.part),
-                RunOptions(**self.options.run_options(True, self._entry.durability)),
+                RunOptions(**self.options.run_options(self._entry.period_us / 1e6, self._entry.durability)),
                 self._access,
             )
         self._state = "ready"
@@ -241,7 +241,7 @@ class PassiveNode:
         self._fetcher.go_on()
 
     def _offer_copy(self, run: NodeRun) -> None:
-        """Makes a copy, if one is due. It is called between two batches, when the files are as a kill would leave
+        """Makes a copy, if one is due. It is called between two epochs, when the files are as a kill would leave
         them."""
         if not self._copies.due:
             return

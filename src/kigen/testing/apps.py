@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from kigen.connectors.values.entries import Misfit, value_of
 from kigen.engine.apps import read_app
 from kigen.engine.errors import ArgumentError
 from kigen.language.errors import suggest
@@ -22,11 +23,12 @@ from kigen.lifetimes import StreamInput, TaskRuntime
 from kigen.lifetimes.expressions.bounded import FIRST_US
 from kigen.plan.logical import App, Query, SourceStream
 from kigen.plan.tasks import extract_tasks
-from kigen.plan.types import Type
+from kigen.plan.types import Column, Type
 
 Row = dict[str, Any]
 Time = datetime | str | int  # a str is ISO-8601, an int is microseconds since the Unix epoch
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_AS_GIVEN = (Type.BOOLEAN, Type.BIGINT, Type.DOUBLE, Type.STRING, Type.TIMESTAMP)
 
 
 class AppTest:
@@ -148,7 +150,7 @@ class AppTest:
             for name, counts in result.counts.items():
                 self._late[name] += counts["late"]
             for name, table in result.outputs.items():
-                self._lines[name] += _lines(self._queries[name.lower()], table)
+                self._lines[name] += result_rows(self._queries[name.lower()], table)
 
 
 def lifetimes(
@@ -203,6 +205,8 @@ def _row(stream: SourceStream, given: Mapping[str, Any] | Sequence[Any]) -> tupl
         value = row[column.name]
         if column.type is Type.TIMESTAMP and value is not None:
             row[column.name] = _microseconds(value)
+        elif column.type not in _AS_GIVEN:
+            row[column.name] = _value(stream, column, value)
     if stream.table:
         return FIRST_US, row
     at = given.get("_at") if stream.timestamp is None else row[names[stream.timestamp]]
@@ -210,6 +214,13 @@ def _row(stream: SourceStream, given: Mapping[str, Any] | Sequence[Any]) -> tupl
         where = "_at" if stream.timestamp is None else names[stream.timestamp]
         raise ArgumentError(f"a row of {stream.name} needs its time in {where}, got {dict(given)!r}")
     return _microseconds(at), row
+
+
+def _value(stream: SourceStream, column: Column, value: Any) -> Any:
+    try:
+        return value_of(value, column.type)
+    except Misfit as error:
+        raise ArgumentError(f"column {column.name} of {stream.name} is {column.type}, got {error}") from error
 
 
 def _table(stream: SourceStream, rows: list[tuple[int, Row]]) -> pa.Table:
@@ -223,7 +234,8 @@ def _table(stream: SourceStream, rows: list[tuple[int, Row]]) -> pa.Table:
     return pa.table(columns | {"_ts": pa.array([at for at, _ in rows], pa.int64())})
 
 
-def _lines(query: Query, table: pa.Table) -> list[Row]:
+def result_rows(query: Query, table: pa.Table) -> list[Row]:
+    """Returns what the kernel gives for a query as dicts: its columns, and `_from` and `_to`, or `_at`."""
     names = [column.name for column in query.schema]
     values = [table.column(f"c{i}") for i in range(len(names))]
     plain = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in values]

@@ -1,0 +1,1 @@
+"""Commands that change an app on its checkpoint, or that show what would change."""
