@@ -54,6 +54,7 @@ class Measurement:
     tables: Callable[[Result], RenderableType]
     draw: Callable[[Result, Path], None] | None = None
     failure: Callable[[], str | None] = lambda: None
+    name: str | None = None  # of its files, if not the benchmark's
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,11 @@ class Benchmark:
                 with _progress() as (say, start):
                     measurement = self.prepare(say, quick, out, **own)
                     result = measurement.run(start(measurement.steps))
-                picture = None if measurement.draw is None else out / f"{self.name}.png"
+                name = measurement.name or self.name
+                picture = None if measurement.draw is None else out / f"{name}.png"
                 if measurement.draw is not None and picture is not None:
                     measurement.draw(result, picture)
-                _deliver(result, measurement.tables(result), json_file or out / f"{self.name}.json", picture)
+                _deliver(result, measurement.tables(result), json_file or out / f"{name}.json", picture)
                 if (why := measurement.failure()) is not None:
                     raise ContestantFailed(f"ended early, with what was measured until then: {why}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kigen_lab.bench.connectors.registered import CONNECTORS
 from kigen_lab.bench.deadlines.registered import DEADLINES
 from kigen_lab.bench.floor.registered import FLOOR
 from kigen_lab.bench.joins.registered import JOINS
@@ -25,4 +26,5 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     PLACEMENT,
     NODES,
     STANDBY,
+    CONNECTORS,
 )

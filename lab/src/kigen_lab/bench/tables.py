@@ -20,9 +20,10 @@ def lifetimes_tables(result: dict[str, Any]) -> RenderableType:
     if result["memory"]:
         parts.append(_memory(result["memory"]))
     parts.append(_figures(result))
-    unable = {(c["query"], c["why_not_plain"]) for c in result["cells"] if c["why_not_plain"] and c["kind"] == "range"}
+    paper = [c for c in result["cells"] if not c.get("newer")]
+    unable = {(c["query"], c["why_not_plain"]) for c in paper if c["why_not_plain"] and c["kind"] == "range"}
     notes = [f"{query}: {why}" for query, why in sorted(unable)]
-    if any(c["kind"] == "rows" for c in result["cells"]):
+    if any(c["kind"] == "rows" for c in paper):
         notes.append("ROWS: no row windows over a stream in Structured Streaming")
     notes += [
         f"{store} state store {rate / 1e6:.3f} M/s"
@@ -59,7 +60,7 @@ def _cells(cells: list[dict[str, Any]]) -> Table:
             table.add_section()
         before = cell["query"], cell["kind"]
         rates = [_rate(cell["medians"].get(name)) for name in _CONTESTANTS]
-        if cell["why_not_plain"]:
+        if cell["why_not_plain"] and not cell.get("newer"):
             rates[2] = "cannot"
         shown = [_ratio(cell["ratios"].get(name)) for name in _RATIOS]
         plain_tuples = "-" if cell["plain_tuples"] is None else f"{cell['plain_tuples']:,}"

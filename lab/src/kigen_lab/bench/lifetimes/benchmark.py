@@ -1,4 +1,5 @@
-"""Measures the lifetime paper's six queries end to end on Spark, in plain Structured Streaming and in the kernel alone.
+"""Measures the lifetime paper's six queries end to end on Spark, in plain Structured Streaming and in the kernel alone;
+and queries over newer constructs on Spark and in the kernel alone.
 
 Contestants take turns within each trial, and each trial begins with another one, so that other load on the machine
 affects all of them. The result rows of all contestants are counted and compared: a fast wrong answer is reported as
@@ -17,7 +18,8 @@ from typing import Any
 from kigen_lab.bench.lifetimes.data import Data, make_data
 from kigen_lab.bench.lifetimes.kernel import run_kernel
 from kigen_lab.bench.lifetimes.memory import SMALLEST_WINDOW, window_memory
-from kigen_lab.bench.lifetimes.queries import BY_NAME, KINDS, QUERIES, WINDOWS, PaperQuery
+from kigen_lab.bench.lifetimes.newer_queries import BY_NAME
+from kigen_lab.bench.lifetimes.queries import KINDS, WINDOWS, PaperQuery
 from kigen_lab.bench.machine import describe_machine
 from kigen_lab.bench.registration import Say
 from kigen_lab.bench.worker import Contestant, ContestantFailed
@@ -33,7 +35,7 @@ TAIL_ROWS = 64  # rows that may be undetermined at the end on one side only
 class Settings:
     """What `kigen bench lifetimes` measures."""
 
-    queries: tuple[str, ...] = tuple(q.name for q in QUERIES)
+    queries: tuple[str, ...] = tuple(BY_NAME)
     windows: tuple[int, ...] = WINDOWS
     kinds: tuple[str, ...] = KINDS
     lifetimes: tuple[str, ...] = ("dt", "nt")
@@ -41,6 +43,7 @@ class Settings:
     nt_trials: int = 3  # of the negative-tuple method end to end, which no target concerns
     # At least so many per run end to end, half of it for joins and groups, so that batches grow to their full size.
     tuples: int = 24_000_000
+    newer_tuples: int = 6_000_000  # at least so many per run end to end of the queries over newer constructs
     kernel_tuples: int = 4_000_000  # per run of the kernel alone
     exactly: bool = False  # use exactly `tuples`, even if large windows are then never full
     plain_tuples: int = 400_000  # for queries that are slow in plain Structured Streaming
@@ -50,7 +53,16 @@ class Settings:
 
     def tuples_for(self, query: PaperQuery, window: int) -> int:
         """Returns a number of tuples that makes whole batches: at least five, and more when the window is full."""
+        if query.newer:
+            return self._whole_batches(self.newer_tuples, window)
         return self._whole_batches(self.tuples // 2 if query.stateful and not self.exactly else self.tuples, window)
+
+    def kinds_for(self, query: PaperQuery) -> tuple[str, ...]:
+        """Returns the kinds of windows to measure a query with. Those of sessions, for example, always count."""
+        return tuple(kind for kind in query.kinds if kind in self.kinds or kind not in KINDS)
+
+    def nt_trials_for(self, query: PaperQuery) -> int:
+        return min(1, self.nt_trials) if query.newer else self.nt_trials
 
     def kernel_tuples_for(self, window: int) -> int:
         return self._whole_batches(self.kernel_tuples, window)
@@ -97,7 +109,7 @@ class LifetimesBench:
         return [
             Cell(BY_NAME[name], kind, window, s.tuples_for(BY_NAME[name], window), BY_NAME[name].why_not_plain(kind))
             for name in s.queries
-            for kind in s.kinds
+            for kind in s.kinds_for(BY_NAME[name])
             for window in s.windows
         ]
 
@@ -133,9 +145,10 @@ class LifetimesBench:
     def _trial(self, cell: Cell, trial: int, kigen: Contestant, plain: Contestant) -> None:
         turns: list[tuple[str, Callable[[], tuple[float, int]]]] = []
         for lifetime in self.settings.lifetimes:
-            if lifetime == "dt" or trial < self.settings.nt_trials:
+            if lifetime == "dt" or trial < self.settings.nt_trials_for(cell.query):
                 turns.append((f"kigen {lifetime}", partial(self._kigen, cell, kigen, lifetime)))
-            turns.append((f"kernel {lifetime}", partial(self._kernel, cell, lifetime)))
+            if lifetime == "dt" or trial == 0 or not cell.query.newer:
+                turns.append((f"kernel {lifetime}", partial(self._kernel, cell, lifetime)))
         if cell.why_not_plain is None:
             turns.append(("plain", partial(self._plain, cell, plain)))
         for i in range(len(turns)):
@@ -147,7 +160,7 @@ class LifetimesBench:
                 cell.warnings.append(f"{contestant}: {rows} rows in trial {trial + 1}, {cell.rows[contestant]} before")
 
     def _kigen(self, cell: Cell, kigen: Contestant, lifetime: str) -> tuple[float, int]:
-        data = self._data(cell.query, cell.tuples)
+        data = self._data(cell.query, cell.tuples, window=cell.window)
         request = {
             "query": cell.query.name,
             "kind": cell.kind,
@@ -179,21 +192,23 @@ class LifetimesBench:
         request = {"query": query.name, "window": window, "paths": data.paths, "files_per_batch": files, "store": store}
         return plain.ask(do="run", **request, out=str(self._work / "plain"))
 
-    def _data(self, query: PaperQuery, tuples: int, file_tuples: int | None = None) -> Data:
+    def _data(self, query: PaperQuery, tuples: int, file_tuples: int | None = None, window: int = 0) -> Data:
         """Returns files of a quarter of a million tuples over all streams, or smaller ones if that gave fewer than five
         batches.
         """
         rows = file_tuples or min(FILE_ROWS, max(1, tuples // (4 * PLAIN_FILES_PER_BATCH)))
-        return make_data(self.settings.out / "data", query.streams, tuples, max(1, rows // len(query.streams)))
+        each = max(1, rows // len(query.streams))
+        return make_data(self.settings.out / "data", query.streams, tuples, each, window)
 
     def _warm_up(self, query: PaperQuery, kigen: Contestant, plain: Contestant) -> None:
         """Runs both sides once without measuring. Then compares the state stores of plain Spark; the faster one
         competes.
         """
         window, tuples = min(self.settings.windows), 2 * self.settings.batch_rows
-        for lifetime in self.settings.lifetimes:
-            self._kigen(Cell(query, self.settings.kinds[0], window, tuples, None), kigen, lifetime)
-            run_kernel(query, self.settings.kinds[0], window, lifetime, tuples, self.settings.batch_rows)
+        for kind in self.settings.kinds_for(query)[:1]:
+            for lifetime in self.settings.lifetimes:
+                self._kigen(Cell(query, kind, window, tuples, None), kigen, lifetime)
+                run_kernel(query, kind, window, lifetime, tuples, self.settings.batch_rows)
         if "range" not in self.settings.kinds or query.why_not_plain("range") is not None:
             return
         self._ask_plain(
@@ -236,8 +251,8 @@ class LifetimesBench:
         window = max(self.settings.windows)
         if window < SMALLEST_WINDOW:
             return
-        for name in self.settings.queries:
-            for kind in self.settings.kinds:
+        for name in (name for name in self.settings.queries if not BY_NAME[name].newer):
+            for kind in self.settings.kinds_for(BY_NAME[name]):
                 for lifetime in self.settings.lifetimes:
                     self._say(f"{name} {kind} {window:,}: memory, {lifetime}")
                     yield window_memory(BY_NAME[name], kind, window, lifetime)
@@ -251,6 +266,7 @@ class LifetimesBench:
                 "trials": s.trials,
                 "batch_rows": s.batch_rows,
                 "tuples": s.tuples,
+                "newer_tuples": s.newer_tuples,
                 "plain_tuples_stateful": s.plain_tuples,
             },
             "failed": self.failed,
@@ -264,6 +280,7 @@ def cell_json(cell: Cell) -> dict[str, Any]:
     medians = cell.medians()
     return {
         "query": cell.query.name,
+        "newer": cell.query.newer,
         "kind": cell.kind,
         "window": cell.window,
         "tuples": cell.tuples,

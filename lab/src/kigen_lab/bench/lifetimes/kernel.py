@@ -41,7 +41,7 @@ class KernelRun:
 
 def run_kernel(query: PaperQuery, kind: str, window: int, lifetime: str, tuples: int, block_rows: int) -> KernelRun:
     kernel = make_kernel(query, kind, window, lifetime)
-    given = list(encoded_blocks(query, tuples, block_rows))
+    given = list(encoded_blocks(query, window, tuples, block_rows))
     ends, rows, done = [], 0, 0
     gc.collect()
     for piece in given:
@@ -57,11 +57,11 @@ def make_kernel(query: PaperQuery, kind: str, window: int, lifetime: str) -> Tas
     return TaskRuntime(task, app, lifetime)
 
 
-def encoded_blocks(query: PaperQuery, tuples: int, block_rows: int) -> Iterator[Encoded]:
+def encoded_blocks(query: PaperQuery, window: int, tuples: int, block_rows: int) -> Iterator[Encoded]:
     each, portion = tuples // len(query.streams), max(1, block_rows // len(query.streams))
     for first in range(0, each, portion):
         stop = min(first + portion, each)
-        blocks = {stream: _encode(_kernel_table(stream, first, stop)) for stream in query.streams}
+        blocks = {stream: _encode(_kernel_table(stream, first, stop, window)) for stream in query.streams}
         yield Encoded(blocks, (stop - first) * len(query.streams), stop == each)
 
 
@@ -79,12 +79,16 @@ def step(kernel: TaskRuntime, query: PaperQuery, piece: Encoded) -> int:
     return int(table.num_rows)
 
 
-def _kernel_table(stream: str, first: int, stop: int) -> pa.Table:
+def _kernel_table(stream: str, first: int, stop: int, window: int) -> pa.Table:
     """Returns a table as connectors give it: positional names, and the timestamp again as `_ts`."""
-    table = stream_table(stream, first, stop)
+    table = stream_table(stream, first, stop, window)
     ts = table["ts"].cast(pa.int64())
-    columns = [table["ca"], table["cb"], table["cc"], ts.cast(pa.timestamp("us")), ts]
+    columns = [*(_without_zone(table[name]) for name in ("ca", "cb", "cc")), ts.cast(pa.timestamp("us")), ts]
     return pa.table(columns, names=["c0", "c1", "c2", "c3", "_ts"])
+
+
+def _without_zone(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.timestamp("us")) if pa.types.is_timestamp(column.type) else column
 
 
 def _encode(table: pa.Table) -> bytes:

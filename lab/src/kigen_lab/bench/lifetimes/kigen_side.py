@@ -16,7 +16,8 @@ from kigen.plan import bind
 from kigen_lab.bench.latency.kigen_latency import run_kigen_latency
 from kigen_lab.bench.latency.schedule import Load
 from kigen_lab.bench.lifetimes.data import make_data
-from kigen_lab.bench.lifetimes.queries import BY_NAME, PaperQuery, app_text, query_name
+from kigen_lab.bench.lifetimes.newer_queries import BY_NAME
+from kigen_lab.bench.lifetimes.queries import PaperQuery, app_text, query_name
 from kigen_lab.bench.steady import BatchEnd, steady_rate
 from kigen_lab.bench.worker import Answer, serve
 

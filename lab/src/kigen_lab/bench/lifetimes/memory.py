@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from kigen_lab.bench.lifetimes.data import arrow_tuple_bytes
 from kigen_lab.bench.lifetimes.kernel import encoded_blocks, make_kernel, step
-from kigen_lab.bench.lifetimes.queries import BY_NAME, PaperQuery
+from kigen_lab.bench.lifetimes.newer_queries import BY_NAME
+from kigen_lab.bench.lifetimes.queries import PaperQuery
 
 _BLOCK_ROWS = 50_000  # small, so that the memory of a step is not taken for state
 SMALLEST_WINDOW = 100_000  # below it, fixed costs hide the cost per tuple
@@ -57,7 +58,7 @@ def measure(query: PaperQuery, kind: str, window: int, lifetime: str) -> dict[st
 def _fill(query: PaperQuery, kind: str, window: int, lifetime: str) -> Any:
     """Returns a kernel whose window is full and has slid by a tenth."""
     kernel = make_kernel(query, kind, window, lifetime)
-    for piece in encoded_blocks(query, window + max(2, window // 10), min(_BLOCK_ROWS, window)):
+    for piece in encoded_blocks(query, window, window + max(2, window // 10), min(_BLOCK_ROWS, window)):
         if not piece.last:
             step(kernel, query, piece)
     return kernel

@@ -26,7 +26,7 @@ def draw_throughput(result: dict[str, Any], target: Path) -> None:
     from matplotlib import pyplot
 
     queries = list(dict.fromkeys(cell["query"] for cell in result["cells"]))
-    columns = min(3, len(queries))
+    columns = min(3 if len(queries) <= 6 else 4, len(queries))
     rows = -(-len(queries) // columns)
     figure, axes = pyplot.subplots(rows, columns, figsize=(4.4 * columns, 3.4 * rows + 0.8), sharey=True, squeeze=False)
     for place, axis in enumerate(axes.flat):
@@ -46,7 +46,8 @@ def draw_throughput(result: dict[str, Any], target: Path) -> None:
 
 def _panel(axis: Any, query: str, cells: list[dict[str, Any]]) -> None:
     for contestant, kind, label, style in _LINES:
-        mine = [c for c in cells if c["query"] == query and c["kind"] == kind and contestant in c["medians"]]
+        kinds = (kind,) if kind == "rows" else ("range", "session", "until")  # a query has one of the latter
+        mine = [c for c in cells if c["query"] == query and c["kind"] in kinds and contestant in c["medians"]]
         points = sorted((c["window"], c["medians"][contestant]) for c in mine)
         if points:
             axis.plot(

@@ -18,8 +18,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kigen_lab.bench.floor.plain_floor import floor_query
 from kigen_lab.bench.latency.plain_latency import run_plain_latency
 from kigen_lab.bench.latency.schedule import Load
+from kigen_lab.bench.lifetimes.newer_queries import BY_NAME
 from kigen_lab.bench.lifetimes.plain_queries import plain_query, read
-from kigen_lab.bench.lifetimes.queries import BY_NAME, PaperQuery
+from kigen_lab.bench.lifetimes.queries import PaperQuery
 from kigen_lab.bench.steady import BatchEnd, steady_rate
 from kigen_lab.bench.worker import Answer, serve
 

@@ -1,5 +1,5 @@
 """Defines the six queries of the lifetime paper with a window of W tuples: W for STRu, W / 2 for each of STRb0 and
-STRb1.
+STRb1. The queries over newer constructs (kigen_lab.bench.lifetimes.newer_queries) have windows of the same sizes.
 
 There is a tuple per millisecond, so a RANGE window of W milliseconds holds W tuples, and RANGE and ROWS of one size do
 the same work. EXCEPT names its columns: with the timestamp among them, as in `*`, the two streams would have no tuple
@@ -17,12 +17,14 @@ _COLUMNS = {
     "stru": "ca STRING, cb BIGINT, cc STRING, ts TIMESTAMP",
     "strb0": "ca BIGINT, cb STRING, cc BIGINT, ts TIMESTAMP",
     "strb1": "ca BIGINT, cb STRING, cc BIGINT, ts TIMESTAMP",
+    "strv": "ca STRING, cb BIGINT, cc BIGINT, ts TIMESTAMP",
+    "strl": "ca STRING, cb BIGINT, cc TIMESTAMP, ts TIMESTAMP",
 }
 
 
 @dataclass(frozen=True)
 class PaperQuery:
-    """One of the six queries."""
+    """One of the six queries, or one over newer constructs."""
 
     name: str
     title: str
@@ -30,6 +32,8 @@ class PaperQuery:
     cql: str  # {w} stands for the window
     plain_range: str | None = None  # why plain Structured Streaming cannot run it with a RANGE window
     stateful: bool = False  # slow in plain Structured Streaming, which gets fewer tuples
+    kinds: tuple[str, ...] = KINDS  # kinds of windows with which it is measured
+    newer: bool = False  # not of the paper: measured with fewer tuples
 
     def window_size(self, window: int) -> int:
         """Returns the tuples of the window of each stream."""
@@ -37,7 +41,7 @@ class PaperQuery:
 
     def why_not_plain(self, kind: str) -> str | None:
         """Returns why plain Structured Streaming cannot run the query with such windows, or None if it can."""
-        if kind == "rows":
+        if kind == "rows" and not self.newer:
             return "no row windows over a stream in Structured Streaming"
         return self.plain_range
 
@@ -63,12 +67,16 @@ QUERIES = (
     ),
     PaperQuery("average", "average", ("stru",), "SELECT AVG(cb) AS mean FROM stru {w} GROUP BY ca, cc", stateful=True),
 )
-BY_NAME = {query.name: query for query in QUERIES}
+_CLAUSES = {
+    "range": "[RANGE {size} MILLISECONDS]",
+    "rows": "[ROWS {size}]",
+    "session": "[PARTITION BY cc SESSION {size} MILLISECONDS]",
+    "until": "[UNTIL cc]",
+}
 
 
 def window_clause(query: PaperQuery, kind: str, window: int) -> str:
-    size = query.window_size(window)
-    return f"[RANGE {size} MILLISECONDS]" if kind == "range" else f"[ROWS {size}]"
+    return _CLAUSES[kind].format(size=query.window_size(window))
 
 
 def app_text(query: PaperQuery, kind: str, window: int, paths: dict[str, str], into: str | None) -> str:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from kigen.engine import ArgumentError, RunOptions
 from kigen_lab.bench.lifetimes.benchmark import Settings
-from kigen_lab.bench.lifetimes.queries import BY_NAME, KINDS, WINDOWS
+from kigen_lab.bench.lifetimes.newer_queries import BY_NAME, PARTS
+from kigen_lab.bench.lifetimes.queries import KINDS, WINDOWS
 
 QUICK_WINDOWS = (10, 10_000, 1_000_000)
 SMALLEST_WINDOW = 2  # each of two streams has half of it
@@ -21,6 +22,7 @@ def lifetimes_settings(
     kind: str | None,
     trials: int | None,
     tuples: int | None,
+    part: str = "all",
 ) -> Settings:
     unknown = [name for name in queries or () if name not in BY_NAME]
     if unknown:
@@ -34,12 +36,13 @@ def lifetimes_settings(
         raise ArgumentError(f"at least {FEWEST_TUPLES} tuples are required, not {tuples}")
     batch_rows = RunOptions().first_batch_rows
     return Settings(
-        queries=tuple(dict.fromkeys(queries or BY_NAME)),
+        queries=tuple(dict.fromkeys(queries or [query.name for query in PARTS[part]])),
         windows=tuple(sorted(set(windows or (QUICK_WINDOWS if quick else WINDOWS)))),
         kinds=KINDS if kind in (None, "both") else (kind,),
         trials=trials or 3,
         nt_trials=1 if quick else trials or 3,
         tuples=tuples or (16_000_000 if quick else 24_000_000),
+        newer_tuples=tuples or (4_000_000 if quick else 6_000_000),
         kernel_tuples=tuples or (2_500_000 if quick else 4_000_000),
         exactly=tuples is not None,
         plain_tuples=100_000 if quick else 400_000,

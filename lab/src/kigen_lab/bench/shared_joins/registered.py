@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -29,15 +30,34 @@ def _prepare(
         Lifetime, typer.Option(help="Tuples that carry their death (dt), or negative tuples (nt).")
     ] = Lifetime.dt,
     kernel_only: Annotated[bool, typer.Option("--kernel-only", help="Without the runs on Spark.")] = False,
+    overload: Annotated[
+        bool,
+        typer.Option("--overload", help="Instead, measure what each policy over slices drops when work does not fit."),
+    ] = False,
 ) -> Measurement:
     """Measure 1, 10 and 100 queries over one join that differ in their windows: shared and separate, in the kernel and
-    on Spark."""
+    on Spark. With --overload: drops by window under fifo, mqt, mandf, admandf and salvage."""
+    if overload:
+        return _prepare_overload(say, quick, out, queries, kind, lifetime, kernel_only)
     from kigen_lab.bench.shared_joins.benchmark import SharedJoinsBench, shared_joins_settings
     from kigen_lab.bench.shared_joins.report import draw_shared_joins, shared_joins_table
 
     settings = shared_joins_settings(quick, out, queries, kind.value, lifetime.value, not kernel_only)
     bench = SharedJoinsBench(settings, say)
     return Measurement(bench.steps, bench.run, shared_joins_table, draw_shared_joins)
+
+
+def _prepare_overload(
+    say: Say, quick: bool, out: Path, queries: list[int] | None, kind: WindowKind, lifetime: Lifetime, kernel_only: bool
+) -> Measurement:
+    from kigen_lab.bench.shared_joins.overload import OverloadBench, OverloadSettings
+    from kigen_lab.bench.shared_joins.overload_report import draw_overload, overload_table
+
+    if queries or kind != WindowKind.range or kernel_only:
+        raise typer.BadParameter("--overload has its own queries over RANGE windows, and runs on Spark")
+    standard = OverloadSettings(seconds=10, buffer=40, trials=1) if quick else OverloadSettings()
+    bench = OverloadBench(replace(standard, lifetime=lifetime.value, out=out), say)
+    return Measurement(bench.steps, bench.run, overload_table, draw_overload, name="shared-joins-overload")
 
 
 SHARED_JOINS = Benchmark("shared-joins", "kigen bench shared-joins --quick --json shared.json", _prepare)

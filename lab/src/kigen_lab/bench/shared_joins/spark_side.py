@@ -1,4 +1,4 @@
-"""Runs families of joins on Spark, from parquet files to parquet files, in one warm session.
+"""Runs families of joins on Spark in one warm session: from parquet files to parquet files, or live and overloaded.
 
 It is a process of its own: `python -m kigen_lab.bench.shared_joins.spark_side`.
 """
@@ -34,6 +34,20 @@ def run_on_spark(
     return {"tuples": ends[-1].tuples, "rows": rows, "batches": len(ends), "rate": rate}
 
 
+def run_overloaded(engine: Engine, text: str, policy: str, lifetime: str, out: Path) -> Answer:
+    """Runs a live app to its end. Returns what the report says of each query, and the costs learnt."""
+    shutil.rmtree(out, ignore_errors=True)
+    result = engine.run(
+        text=text, drain=False, policy=policy, lifetime=lifetime, output=str(out.absolute()), keep_results=False
+    )
+    shutil.rmtree(out, ignore_errors=True)
+    queries = {
+        name: {"in": told["in"], "dropped": told["dropped"], "p50_ms": told["latency_ms"]["p50"]}
+        for name, told in result.report["queries"].items()
+    }
+    return {"queries": queries, "finished": result.finished, "costs": result.report["costs"]}
+
+
 def main() -> None:
     engine = Engine()
 
@@ -41,7 +55,10 @@ def main() -> None:
         family = Family(**request.pop("family"))
         return run_on_spark(engine, family, **{**request, "out": Path(request["out"])})
 
-    serve({"run": run}, engine.close)
+    def overload(request: dict[str, Any]) -> Answer:
+        return run_overloaded(engine, **{**request, "out": Path(request["out"])})
+
+    serve({"run": run, "overload": overload}, engine.close)
 
 
 if __name__ == "__main__":

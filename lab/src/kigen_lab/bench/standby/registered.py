@@ -43,6 +43,9 @@ def _prepare(
         typer.Option(help="What the node runs: selection has no state, window has state.", show_default="selection"),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the stream and of the moments of kills.")] = None,
+    silence: Annotated[
+        float | None, typer.Option(help="`silence` of the node, in seconds.", min=0.01, show_default="1")
+    ] = None,
 ) -> Measurement:
     """Kill the leader of a node with a standby: bandwidth overhead and recovery by batch and codec, beside a plain
     restart from the checkpoint."""
@@ -55,6 +58,7 @@ def _prepare(
         trials=trials,
         rate=rate,
         seed=seed,
+        silence_s=silence,
         query=None if query is None else query.value,
         batches=tuple(n or None for n in batch) if batch else None,
         codecs=tuple(one.value for one in codec) if codec else None,

@@ -1,0 +1,70 @@
+"""A mosquitto on this machine, with a port and a folder of its own."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+
+from kigen_lab.servers.errors import ServerMissing
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+class Mosquitto:
+    """Starts and stops the broker; what it must keep survives in its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        program = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
+        if not Path(program).exists():
+            raise ServerMissing("mosquitto is missing: run 'make setup' (Debian: apt-get install mosquitto)")
+        config = folder / "mosquitto.conf"
+        config.write_text(
+            f"listener {self.port} 127.0.0.1\nallow_anonymous true\nuser root\nmax_queued_messages 0\n"
+            f"persistence true\npersistence_location {folder}/\n"
+        )
+        self._command = [program, "-c", str(config)]
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until = time.monotonic() + 20
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                return
+            except OSError:
+                assert time.monotonic() < until
+                time.sleep(0.02)
+
+    def stop(self) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait(10)
+
+    def publish(self, *messages: tuple[str, str], retain: bool = False) -> None:
+        """Publishes messages with QoS 1, and returns when the broker has them."""
+        client = mqtt.Client(CallbackAPIVersion.VERSION2)
+        client.max_inflight_messages_set(1000)
+        client.connect("127.0.0.1", self.port)
+        client.loop_start()
+        sent = [client.publish(topic, payload, qos=1, retain=retain) for topic, payload in messages]
+        for one in sent:
+            one.wait_for_publish(20)
+        client.disconnect()
+        client.loop_stop()
