@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from kigen_lab.bench.lifetimes.kernel import run_kernel
 from kigen_lab.bench.lifetimes.memory import measure
-from kigen_lab.bench.lifetimes.queries import BY_NAME, KINDS
+from kigen_lab.bench.lifetimes.newer_queries import BY_NAME, NEWER
+from kigen_lab.bench.lifetimes.queries import KINDS
 from kigen_lab.bench.steady import BatchEnd, steady_rate
 
 ROWS = {"selection": 3_996, "projection": 4_000, "union": 4_000, "join": 2_000, "except": 2_000}
@@ -30,6 +31,19 @@ def test_average_changes_with_every_birth_and_death(lifetime: str) -> None:
     apart = run_kernel(BY_NAME["average"], "range", 10, lifetime, 4_000, 700).rows
     assert together == 4_000
     assert 2 * 4_000 - 20 < apart < 2 * 4_000
+
+
+@pytest.mark.parametrize("name", [query.name for query in NEWER])
+def test_newer_queries_have_the_same_rows_with_both_methods_and_any_blocks(name: str) -> None:
+    for kind in BY_NAME[name].kinds:
+        runs = [run_kernel(BY_NAME[name], kind, 40, *how) for how in (("dt", 3_000, 700), ("nt", 3_000, 1_300))]
+        assert runs[0].rows == runs[1].rows > 0
+
+
+def test_every_row_of_a_left_join_is_alone_before_its_partner_comes() -> None:
+    """A tuple of STRb0 is half a millisecond older than its partner."""
+    for window in (10, 1_000):
+        assert run_kernel(BY_NAME["left_join"], "range", window, "dt", 4_000, 700).rows == 4_000
 
 
 def test_steady_state_leaves_out_the_start_and_the_filling_of_the_window() -> None:

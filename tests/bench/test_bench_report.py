@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from kigen_lab.bench.floor.benchmark import BETWEEN, STATE, phases_of
 from kigen_lab.bench.lifetimes.benchmark import Cell, Settings, cell_json
+from kigen_lab.bench.lifetimes.newer_queries import BY_NAME
 from kigen_lab.bench.lifetimes.picture import draw_throughput
-from kigen_lab.bench.lifetimes.queries import BY_NAME
 from kigen_lab.bench.lifetimes.settings import lifetimes_settings
 from kigen_lab.bench.lifetimes.targets import figures
 from kigen_lab.bench.steady import BatchEnd, steady_rate
@@ -67,9 +67,37 @@ def test_the_worst_cell_decides_a_figure() -> None:
     assert found["memory per window tuple, process growth over Arrow"].met is False
 
 
+def test_newer_queries_have_figures_of_their_own() -> None:
+    made = result()
+    made["cells"] += [
+        cell("left_join", "range", 10, kigen_dt=[9e6]),
+        cell("left_join", "range", 10_000, kigen_dt=[2e6]),
+        cell("left_join", "range", 1_000_000, kigen_dt=[1e6]),
+        cell("session", "session", 10_000, kigen_dt=[1.5e6]),
+        cell("median", "range", 10_000, kigen_dt=[1e5]),
+    ]
+    found = {f.what: f for f in figures(made)}
+    assert found["flatness"].where.startswith("join"), "the paper's queries alone"
+    rate, flat = [f for what, f in found.items() if "10,000" in what]
+    assert (rate.reached, rate.met, rate.where) == (1.5, True, "session session 10,000")
+    assert (flat.reached, flat.met) == (0.5, False)
+
+
+def test_parts_and_kinds_of_queries() -> None:
+    newer = lifetimes_settings(True, Path("out"), None, None, "rows", None, None, "newer")
+    assert "left_join" in newer.queries
+    assert not {"join", "average"} & set(newer.queries)
+    assert newer.kinds_for(BY_NAME["left_join"]) == ("rows",)
+    assert newer.kinds_for(BY_NAME["semi_join"]) == ()
+    assert newer.kinds_for(BY_NAME["session"]) == ("session",)
+    assert newer.tuples_for(BY_NAME["top10"], 10) == 4_000_000
+    assert lifetimes_settings(True, Path("out"), ["join"], None, None, None, None, "newer").queries == ("join",)
+
+
 def test_tables_and_picture(tmp_path: Path) -> None:
     made = result()
     made["cells"][1]["warnings"].append("plain: 7 rows")
+    made["cells"] += [cell("until", "until", window, kigen_dt=[1e6]) for window in (10, 1_000)]
     console = Console(width=160, file=io.StringIO())
     with console.capture() as captured:
         console.print(lifetimes_tables(made))

@@ -6,16 +6,21 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from kigen_lab.bench.shared_joins.app import Family, make_data, stream_table
 from kigen_lab.bench.shared_joins.benchmark import SharedJoinsBench, SharedJoinsSettings, shared_joins_settings
 from kigen_lab.bench.shared_joins.kernel import run_family
+from kigen_lab.bench.shared_joins.overload import OverloadCell, OverloadSettings, overload_figures, wrong_counts
+from kigen_lab.bench.shared_joins.overload_report import draw_overload, overload_table
 from kigen_lab.bench.shared_joins.report import draw_shared_joins, shared_joins_table
 from rich.console import Console
 
 from kigen.engine import ArgumentError
+from kigen.plan import bind
+from kigen.plan.shared_joins.slices import join_slices, why_together
 from kigen.plan.tasks import extract_tasks
 
 
@@ -79,3 +84,43 @@ def test_settings() -> None:
     assert shared_joins_settings(False, Path("o"), [10], "range", "dt", True).queries == (1, 10)
     with pytest.raises(ArgumentError, match="at least one query"):
         shared_joins_settings(True, Path("o"), [0], "range", "dt", True)
+
+
+def overload_cell(policy: str, dropped: list[int], finished: bool = True) -> dict[str, Any]:
+    queries = {f"q{i}": {"in": 100 + i // 4, "dropped": n, "p50_ms": 10.0 * i} for i, n in enumerate(dropped)}
+    return OverloadCell(policy, [{"queries": queries, "finished": finished}]).to_json()
+
+
+def test_the_overloaded_app_is_sliced_and_has_too_much_to_do() -> None:
+    settings = OverloadSettings()
+    app = bind(settings.app(3))
+    assert settings.load == 1.6
+    assert [len(join_slices(task)) for task in extract_tasks(app)] == [1]
+    assert why_together(extract_tasks(app)[0], app) is None
+    assert settings.app(0) != settings.app(1), "each trial has other arrivals"
+
+
+def test_overload_figures_table_and_picture(tmp_path: Path) -> None:
+    cells = [
+        overload_cell("fifo", [20] * 4),
+        overload_cell("mqt", [0, 0, 30, 50]),
+        overload_cell("admandf", [10, 10, 32, 32]),
+    ]
+    figures = overload_figures(cells, (1, 2, 20, 60))
+    assert (figures["mqt_narrow_met"], figures["mqt_met"], figures["mqt_over_fifo"]) == (True, True, 1.0)
+    assert figures["admandf_over_better"] == 1.05
+    assert figures["admandf_met"]
+    assert not overload_figures([overload_cell("mqt", [0, 1, 30, 50])], (1, 2, 20, 60))["mqt_narrow_met"]
+    broken = [overload_cell("mqt", [0] * 4, finished=False), overload_cell("salvage", [0] * 5)]
+    assert [text.partition(":")[0] for text in wrong_counts(broken)] == ["mqt, trial 1", "salvage, trial 1"]
+    assert wrong_counts(cells) == []
+    machine = {"cores": 2, "processor": "p", "date": "d"}
+    settings = {"windows_s": (1, 2, 20, 60), "load": 1.6, "buffer": 200, "seconds": 40, "trials": 1}
+    result = {"machine": machine, "settings": settings, "cells": cells, "figures": figures, "warnings": []}
+    console = Console(file=io.StringIO(), width=200)
+    console.print(overload_table(result))
+    told = console.file.getvalue()
+    assert "drops of admandf over the better of fifo and mqt: 1.05" in told
+    assert "NO" not in told
+    draw_overload(result, tmp_path / "overload.png")
+    assert (tmp_path / "overload.png").stat().st_size > 5_000

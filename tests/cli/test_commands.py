@@ -31,6 +31,9 @@ def test_version_and_help() -> None:
     flags = runner.invoke(app, ["run", "--help"], env={"COLUMNS": "200"}).output
     for flag in ("--drain", "--output", "--lifetime", "--policy", "--master", "--checkpoint", "--report", "--duration"):
         assert flag in flags
+    assert "salvage" in flags
+    placing = " ".join(runner.invoke(app, ["explain", "--help"], env={"COLUMNS": "200"}).output.split())
+    assert "Needs kigen[nodes]" in placing, "brackets are text, not markup"
 
 
 def test_check_counts_what_it_found(app_file: Path) -> None:

@@ -44,7 +44,7 @@ def test_a_live_run_for_a_while(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=500)
     assert process.returncode == 0, err
     report = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
-    assert list(report) == ["policy", "lifetime", "wall_s", "batches", "batch_ms", "queries", "costs"]
+    assert list(report) == ["policy", "lifetime", "wall_s", "batches", "batch_ms", "queries", "costs", "streams"]
     fast = report["queries"]["fast"]
     counts = [
         "in",

@@ -53,8 +53,9 @@ def test_a_wrong_combination_ends_with_2(tmp_path: Path, arguments: list[str], m
     assert "BUFFER of s has no effect: a file" not in done.output
 
 
-def test_keep_results_needs_serve(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", [["--keep-results", "1 h"], ["--allow", "data"]])
+def test_an_option_of_the_server_needs_serve(tmp_path: Path, option: list[str]) -> None:
     file = tmp_path / "app.cql"
     file.write_text("CREATE STREAM s (k BIGINT) FROM synthetic (rate = 1); CREATE QUERY q AS SELECT k FROM s [NOW];")
-    done = CliRunner().invoke(app, ["run", str(file), "--keep-results", "1 h"])
+    done = CliRunner().invoke(app, ["run", str(file), *option])
     assert (done.exit_code, "add --serve" in done.output) == (2, True)

@@ -21,7 +21,7 @@ def make_stream() -> MakeStream:
         connector: str, columns: str, timestamp: str | None = "ts", skip: bool = False, **options: Any
     ) -> SourceStream:
         """Makes a stream. `columns` are written as in an app file: 'room STRING, ts TIMESTAMP'."""
-        schema = tuple(Column(c.split()[0], Type[c.split()[1]]) for c in columns.split(","))
+        schema = tuple(Column(c.split()[0], getattr(Type, c.split()[1])) for c in columns.split(","))
         at = None if timestamp is None else [c.name for c in schema].index(timestamp)
         return SourceStream("s", schema, Connector(connector, tuple(options.items())), at, on_error_skip=skip)
 

@@ -65,7 +65,7 @@ def test_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )  # fmt: skip
     pq.write_table(table, tmp_path / "data.parquet")
     assert bound(proposals("data.parquet"), tmp_path) == {
-        "b": "BOOLEAN", "i": "BIGINT", "d": "DOUBLE", "s": "STRING", "at": "TIMESTAMP",
+        "b": "BOOLEAN", "i": "BIGINT", "d": "DOUBLE", "s": "STRING", "l": "BIGINT[]", "at": "TIMESTAMP",
     }  # fmt: skip
 
 

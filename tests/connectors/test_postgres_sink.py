@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from postgres_server import Server
+from kigen_lab.servers.postgres_server import PostgresServer as Server
 
 from kigen.connectors import InputError, OptionError, Sink, open_sink
 from kigen.connectors.postgres.database import Interrupted

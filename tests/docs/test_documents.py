@@ -14,7 +14,7 @@ import pytest
 
 import kigen
 from kigen.plan import bind
-from kigen.plan.connector_specs import CONNECTORS
+from kigen.plan.connectors.registry import REGISTRY
 from kigen.schedule import POLICY_NAMES
 from kigen.schedule.slices import ADMITTED_NAMES
 
@@ -172,12 +172,31 @@ def test_references_are_complete() -> None:
     policies = (DOCS / "reference" / "policies.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in policies for name in (*POLICY_NAMES, *ADMITTED_NAMES))
     pages = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.md"))
-    for spec in CONNECTORS.values():
+    for spec in REGISTRY.all():
         assert f"`{spec.name}`" in pages, spec.name
-        assert not [option for option in spec.from_options | spec.into_options if f"`{option}`" not in pages], spec.name
+        assert not [
+            option for option in spec.options_in("table") | spec.options_in("sink") if f"`{option}`" not in pages
+        ], spec.name
 
 
-@pytest.mark.parametrize("command", ["run", "check", "explain", "up", "node", "status", "picture", "warm"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run",
+        "check",
+        "explain",
+        "plan-change",
+        "add",
+        "drop",
+        "change",
+        "save",
+        "up",
+        "node",
+        "status",
+        "picture",
+        "warm",
+    ],
+)
 def test_every_option_of_a_command_is_described(command: str) -> None:
     page = (DOCS / "reference" / "command.md").read_text(encoding="utf-8")
     shown = run_kigen(f"kigen {command} --help", ROOT)

@@ -60,5 +60,5 @@ def _documented(script: ModuleType) -> list[Any]:
     found: list[Any] = [getattr(kigen, name) for name in script.FUNCTIONS]
     for name in script.CLASSES:
         cls = getattr(kigen, name)
-        found += [cls, *(v for m, v in vars(cls).items() if not m.startswith("_") and inspect.getdoc(v))]
+        found += [cls, *(v for m, v in script.members(cls).items() if not m.startswith("_") and inspect.getdoc(v))]
     return found + [getattr(kigen, name) for name in script.public_errors()]

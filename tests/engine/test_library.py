@@ -119,8 +119,10 @@ def test_run_and_start_name_every_option_with_its_default(function: Any) -> None
 def test_the_command_has_the_same_defaults() -> None:
     run = typer.main.get_command(command).commands["run"]  # type: ignore[attr-defined]
     mine = {p.name: p.default for p in run.params}
+    mine["allow"] = tuple(mine["allow"] or ())  # may be repeated
     shared = set(mine) & set(options()) - {"keep_results"}  # of the command: for how long --serve keeps changes
-    assert shared == {"drain", "output", "checkpoint", "lifetime", "policy", "memory", "durability", "lanes"}
+    of_runs = {"drain", "output", "checkpoint", "lifetime", "policy", "memory", "durability", "lanes"}
+    assert shared == of_runs | {"replay_from", "no_change", "allow"}
     assert {name: mine[name] for name in shared} == {name: options()[name][1] for name in shared}
 
 

@@ -14,6 +14,8 @@ from kigen.engine.subscription import Subscription
 class Log:
     """Stands for the log of changes of a run."""
 
+    added_by = 0
+
     def __init__(self, is_stream: bool = False) -> None:
         self.is_stream, self._data = is_stream, b""
         self._rows: list[bytes] = []
@@ -40,7 +42,7 @@ def test_it_begins_with_the_relation() -> None:
     log.add("insert", 1, k="a")
     log.add("insert", 2, k="b")
     log.add("delete", 3, k="a")
-    subscription = Subscription(log, lambda: True)
+    subscription = Subscription(lambda: log, lambda: True)
     log.add("insert", 4, k="c")
     assert subscription.take() == [{"_op": "insert", "_at": "then", "k": "b"}]
     assert subscription.take() == [{"_op": "insert", "_at": 4, "k": "c"}]
@@ -51,7 +53,7 @@ def test_it_begins_with_the_relation() -> None:
 def test_a_stream_begins_with_what_comes_next() -> None:
     log = Log(is_stream=True)
     log.add("insert", 1, k="a")
-    subscription = Subscription(log, lambda: True)
+    subscription = Subscription(lambda: log, lambda: True)
     log.add("insert", 2, k="b")
     assert [change["k"] for change in subscription.take()] == ["b"]
 
@@ -59,7 +61,7 @@ def test_a_stream_begins_with_what_comes_next() -> None:
 def test_it_waits_and_ends_with_the_run() -> None:
     log, active = Log(), threading.Event()
     active.set()
-    subscription = Subscription(log, active.is_set)
+    subscription = Subscription(lambda: log, active.is_set)
 
     def work() -> None:
         for i in range(20):
@@ -77,7 +79,7 @@ def test_async_and_close() -> None:
     log = Log()
     for i in range(3):
         log.add("insert", i, k=i)
-    subscription = Subscription(log, lambda: True)
+    subscription = Subscription(lambda: log, lambda: True)
 
     async def follow() -> list[int]:
         seen = []

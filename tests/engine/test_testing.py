@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import kigen
-import kigen.testing
+import kigen.testing.apps
 from kigen.testing import AppTest, lifetimes
 
 STREAM = "CREATE STREAM s (k STRING, v BIGINT) FROM synthetic (rate = 1) LATENESS 5 MICROSECONDS;\n"
@@ -19,7 +19,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "test-an-app.md"
 
 
 def test_the_example() -> None:
-    assert doctest.testmod(kigen.testing).failed == 0
+    assert doctest.testmod(kigen.testing.apps).failed == 0
 
 
 def test_the_page() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from kigen.connectors import SourceRequest
 from kigen.connectors.kafka.source import KafkaSource
 from kigen.plan.binder import bind
 
@@ -42,7 +43,7 @@ class MockCluster:
             f"CREATE STREAM s ({columns}) {clauses} FROM kafka (brokers = '{self.brokers}', topic = '{topic}'{more});"
         )
         app = bind(text + " CREATE QUERY q AS SELECT * FROM s [NOW];")
-        return KafkaSource(app.streams[0], ".", draining)
+        return KafkaSource(SourceRequest(app.streams[0], ".", draining, None, None))
 
 
 @pytest.fixture(scope="session")

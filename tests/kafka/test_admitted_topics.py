@@ -8,7 +8,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from kigen.connectors import Range
+from kigen.connectors import Range, SourceRequest
 from kigen.connectors.kafka.source import KafkaSource
 from kigen.lifetimes import StreamInput, TaskRuntime
 from kigen.plan import bind
@@ -36,12 +36,12 @@ class Run:
         self.lines: dict[str, list[dict[str, Any]]] = {"q": [], "w": []}
         self._events: dict[str, int | None] = {}
         self.inputs: list[dict[str, Any]] = []
-        self._source = KafkaSource(self._app.streams[0], ".", False)
+        self._source = KafkaSource(SourceRequest(self._app.streams[0], ".", False, None, None))
         self._offset = initial_offset({"s": self._source}, self.tasks, time.time_ns() // 1000)
         self._schedule()
 
     def restart(self) -> None:
-        self._source = KafkaSource(self._app.streams[0], ".", False)
+        self._source = KafkaSource(SourceRequest(self._app.streams[0], ".", False, None, None))
         self._offset = Offset.from_json(json.loads(json.dumps(self._offset.to_json())))
         self._schedule()
 

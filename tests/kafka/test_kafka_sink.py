@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from broker import Broker, running_broker
+from kigen_lab.servers.kafka_broker import Broker, running_broker
 
-from kigen.connectors import InputError
+from kigen.connectors import InputError, SinkRequest
 from kigen.connectors.kafka.sink import KafkaSink
 from kigen.plan.logical import Connector
 from kigen.plan.types import Column, Type
@@ -27,7 +27,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 def sink(broker: Broker, topic: str, run: str = "run", is_stream: bool = True, **options: Any) -> KafkaSink:
     given = {"brokers": broker.address, "topic": topic, **options}
-    made = KafkaSink("q", Connector("kafka", tuple(given.items())), SCHEMA, is_stream, ".")
+    made = KafkaSink(SinkRequest(Connector("kafka", tuple(given.items())), SCHEMA, is_stream, ".", "q"))
     made.run_name = run
     return made
 

@@ -84,3 +84,10 @@ def test_files(tmp_path: Path) -> None:
     assert format_files([path], write=True) == [path]
     assert format_files([path], write=False) == []
     assert path.read_text(encoding="utf-8") == LAID_OUT
+
+
+def test_a_parameter_with_the_name_of_a_keyword_stays_whole() -> None:
+    text = "CREATE QUERY q AS SELECT a FROM s [NOW] WHERE a > $limit AND a < $from;"
+    made = format_app(text)
+    assert "WHERE a > $limit AND a < $from;" in made
+    assert format_app(made) == made

@@ -9,7 +9,7 @@ import pytest
 
 from kigen.language import CqlErrors
 from kigen.plan import bind
-from kigen.plan.connector_specs import SINKS, SOURCES
+from kigen.plan.connectors.registry import names_for
 from kigen.plan.explain import explain
 
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "language.md").read_text(encoding="utf-8")
@@ -39,4 +39,7 @@ def test_the_error_shown_is_the_one_given() -> None:
 
 
 def test_every_connector_is_described() -> None:
-    assert all(f"`{name}`" in TEXT or f"`INTO {name}" in TEXT for name in (*SOURCES, *SINKS))
+    assert all(
+        f"`{name}`" in TEXT or f"`INTO {name}" in TEXT
+        for name in (*names_for("source"), *names_for("table"), *names_for("sink"))
+    )

@@ -7,7 +7,7 @@ import pytest
 from oracle.drive import judged_joins
 
 
-@pytest.mark.parametrize("seed", range(70))
+@pytest.mark.parametrize("seed", range(170))
 def test_random_joins(seed: int) -> None:
     report = judged_joins(seed)
     assert not report, report

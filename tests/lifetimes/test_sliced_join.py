@@ -192,7 +192,7 @@ def test_random_families(seed: int) -> None:
 
 
 def test_spans_name_births_from_first_to_last() -> None:
-    spans = Spans().added(3, 5).added(8, 8)
+    spans = Spans().added((3, 5)).added((8, 8))
     births = np.array([2, 3, 5, 6, 8, 9])
     assert spans.holds(births).tolist() == [False, True, True, False, True, False]
     assert spans.since(6) == Spans((8,), (8,))

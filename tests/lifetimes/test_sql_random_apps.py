@@ -7,7 +7,7 @@ import pytest
 from oracle.drive import judged_sql
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(180))
 def test_random_app(seed: int) -> None:
     report = judged_sql(seed)
     assert not report, report

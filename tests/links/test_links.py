@@ -105,6 +105,34 @@ def test_a_follower_gets_everything_once_and_idle_progress_too(queue: Queue, lin
     assert progress == sorted(progress)
 
 
+def test_the_owner_of_a_server_hears_at_once_that_a_reader_follows(
+    queue: Queue, server: LinkServer, link: Link
+) -> None:
+    """A replica leads from then on: results would be missing until it looked by itself."""
+    seen: list[list[str]] = []
+    server.on_followed = lambda: seen.append(server.followed)
+    queue.append(batch([0, 1]), 0)
+    assert link.read(queue.name, 0).count == 2
+    assert not seen, "a single read is no reader that stays"
+    assert next(link.follow(queue.name, 0, reader="me")).count == 2
+    assert seen == [[f"{queue.name}/me"]]
+
+
+def test_a_follower_without_patience_gives_a_broken_server_one_more_try_at_once(
+    queue: Queue, server: LinkServer
+) -> None:
+    queue.append(batch([0]), 0)
+    pauses = Patience(patience_s=0.0, first_s=30.0, call_s=1.0)
+    with Link(str(server.address), SECURITY, pauses) as link:
+        rows = link.follow(queue.name, 0)
+        assert next(rows).count == 1
+        server.close()
+        began = time.monotonic()
+        with pytest.raises(LinkDown):
+            next(rows)
+        assert time.monotonic() - began < 15, "it waited before the other server could be asked"
+
+
 def test_long_poll_for_a_batch_and_skip_of_what_was_trimmed(queue: Queue, link: Link) -> None:
     """A lazy follower asks for a number of kept tuples as one block, or nothing."""
     queue.open_reader("primary")

@@ -12,10 +12,10 @@ import pytest
 
 from kigen.connectors import Range, Rows
 from kigen.lifetimes.blocks import NO_HOLDER, Block, Fills, StreamBlock
-from kigen.lifetimes.exchange.sent import SentRows, is_end, is_watermark, last_of_end, queue_schema
+from kigen.lifetimes.exchange.sent import SPACING_US, SentRows, is_end, is_watermark, last_of_end, queue_schema
 from kigen.plan.binder import bind
 from kigen.plan.logical import Query
-from kigen.queue import ENDED, Queue, QueueSettings
+from kigen.queue import ENDED, Queue, QueueFull, QueueSettings
 from kigen.spark.links.link_sink import LinkSink
 from kigen.spark.operator.arrival_times import ArrivalStamper
 
@@ -102,6 +102,60 @@ def test_killed_before_anything_was_written_down(tmp_path: Path) -> None:
         again.write(batch(1))
         again.commit()
         assert held(queue) == [1, None]
+
+
+def test_rounds_that_are_committed_together_are_units_of_their_own_with_one_sync(tmp_path: Path) -> None:
+    settings = QueueSettings(folder=tmp_path, durable=True, fsync="always")
+    with Queue("r", queue_schema(STREAM.schema, True), settings) as queue:
+        syncs = list[int]()
+        sync = queue._store.sync
+        queue._store.sync = lambda: (syncs.append(1), sync())[1]  # type: ignore[method-assign, func-returns-value]
+        sink = LinkSink(STREAM, queue)
+        sink.open(None)
+        before = len(syncs)
+        for value in (1, 2, 3):
+            sink.write(batch(value))
+            sink.end_round()
+        assert sink.commit() == {"unit": 2}
+        assert len(syncs) - before == 1
+        again = LinkSink(STREAM, queue)  # the record of the last two rounds was not written
+        again.open({"unit": 0})
+        for value in (2, 3, 4, 5):
+            again.write(batch(value))
+            again.end_round()
+        assert again.commit() == {"unit": 4}
+        assert held(queue) == [1, None, 2, None, 3, None, 4, None, 5, None]
+    with queue_of(tmp_path) as queue:  # read again from its files
+        assert held(queue) == [1, None, 2, None, 3, None, 4, None, 5, None]
+
+
+def test_units_that_do_not_fit_together_are_appended_one_by_one(tmp_path: Path) -> None:
+    settings = QueueSettings(folder=tmp_path, durable=True, max_tuples=4)
+    with Queue("r", queue_schema(STREAM.schema, True), settings) as queue:
+        sink = LinkSink(STREAM, queue)
+        sink.open(None)
+        sink.write(batch(0))
+        sink.commit()
+        for value in (1, 2):
+            sink.write(batch(value))
+            sink.end_round()
+        sink.interrupt()
+        with pytest.raises(QueueFull):
+            sink.commit()
+        assert held(queue) == [0, None, 1, None]
+
+
+def test_watermarks_without_rows_are_spaced() -> None:
+    sent, every = SentRows(STREAM), SentRows(STREAM, every_step=True)
+    given = [0, 5_000, 19_999, SPACING_US, SPACING_US + 1, 3 * SPACING_US]
+    found = [now for now in given if sent.step(instants(), now) is not None]
+    assert found == [0, SPACING_US, 3 * SPACING_US]
+    assert all(every.step(instants(), now) is not None for now in given)
+    assert sent.step(instants(3 * SPACING_US), 3 * SPACING_US + 1) is not None  # rows are never held back
+    loaded = SentRows(STREAM)
+    loaded.load(sent.state())
+    assert loaded.step(instants(), 3 * SPACING_US + 2) is None
+    assert loaded.step(instants(), 4 * SPACING_US + 1) is not None
 
 
 def test_the_end_ends_the_queue(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from mosquitto import Broker
+from kigen_lab.servers.mosquitto import Mosquitto as Broker
 
 
 @pytest.fixture

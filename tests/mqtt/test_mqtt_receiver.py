@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from mosquitto import Broker
+from kigen_lab.servers.mosquitto import Mosquitto as Broker
 
+from kigen.connectors import ReceiverRequest
 from kigen.connectors.mqtt.receiver import MqttReceiver
 from kigen.connectors.pushed import IngestQueue
 from kigen.plan import bind
@@ -25,7 +26,7 @@ class Bench:
         declared = f"CREATE STREAM m (room STRING, n BIGINT) {clauses} FROM mqtt (broker = '{self.broker.address}', topic = 'rooms/+', columns = 'room = topic[1]');"
         stream = bind(declared + "CREATE QUERY q AS SELECT n FROM m [NOW];").streams[0]
         self.queue = IngestQueue(stream, self.folder, self.folder / "clock", syncs=False)
-        self.receiver = MqttReceiver(stream, self.queue, ".", session, self.said.append)
+        self.receiver = MqttReceiver(ReceiverRequest(stream, self.queue, ".", session, self.said.append))
         self.receiver.start()
         return self.receiver
 

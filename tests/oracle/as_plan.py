@@ -9,7 +9,8 @@ from oracle.render_sql import DUCKDB_TYPES
 from oracle.shapes import Agg, App, Body, Col, Expr, Named, Part, Query, Ref, Select, Source, Windowed, windows_of
 
 from kigen.plan import logical
-from kigen.plan.types import Column, Schema, Type
+from kigen.plan.type_texts import declared_type
+from kigen.plan.types import Column, Schema
 
 KINDS = {
     "RANGE": logical.WindowKind.RANGE,
@@ -31,7 +32,7 @@ def plan_of(app: App) -> logical.App:
 
 
 def schema(cols: Sequence[Col]) -> Schema:
-    return tuple(Column(c.name, Type(c.type)) for c in cols)
+    return tuple(Column(c.name, declared_type(c.type)) for c in cols)
 
 
 class Planner:
@@ -120,7 +121,7 @@ class Planner:
             logical.Agg(
                 logical.AggFunc.COUNT_STAR if a.arg is None else logical.AggFunc(a.func),
                 None if a.arg is None else next(places),
-                Type(a.type),
+                declared_type(a.type),
             )
             for a in aggs
         )
@@ -136,7 +137,9 @@ class Planner:
         shown = []
         for (e, _), c in zip(s.items, columns(s), strict=True):
             key = s.group.index(e) if e in s.group else None
-            shown.append((logical.Expr(f"c{key}", Type(e.type), "", key) if key is not None else expr(e, over), c.name))
+            shown.append(
+                (logical.Expr(f"c{key}", declared_type(e.type), "", key) if key is not None else expr(e, over), c.name)
+            )
         return project(node, shown)
 
 
@@ -150,7 +153,10 @@ def expr(e: Expr, part: Part2Sql) -> logical.Expr:
     sql = "".join(part(p) for p in e.parts)
     bare = len(e.parts) == 1 and not isinstance(e.parts[0], str)
     return logical.Expr(
-        sql if bare else f"CAST({sql} AS {DUCKDB_TYPES[e.type]})", Type(e.type), sql, int(sql[1:]) if bare else None
+        sql if bare else f"CAST({sql} AS {DUCKDB_TYPES[e.type]})",
+        declared_type(e.type),
+        sql,
+        int(sql[1:]) if bare else None,
     )
 
 
@@ -158,7 +164,9 @@ def widened(node: logical.PlanNode, cols: Sequence[Col]) -> logical.PlanNode:
     """Casts one side of a set operation to the types of the result."""
     if [c.type.value for c in node.schema] == [c.type for c in cols]:
         return node
-    casts = [logical.Expr(f"CAST(c{k} AS {DUCKDB_TYPES[c.type]})", Type(c.type), "") for k, c in enumerate(cols)]
+    casts = [
+        logical.Expr(f"CAST(c{k} AS {DUCKDB_TYPES[c.type]})", declared_type(c.type), "") for k, c in enumerate(cols)
+    ]
     return project(node, [(e, c.name) for e, c in zip(casts, cols, strict=True)])
 
 

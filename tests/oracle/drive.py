@@ -13,6 +13,7 @@ from oracle.compare import Line, judge, line_difference, lines_of_table, same_na
 from oracle.evaluate import ARROW, Oracle, connection
 from oracle.generate import generate, generate_family
 from oracle.join_texts import generate_joins
+from oracle.newer_texts import generate_newer
 from oracle.render_cql import app_text
 from oracle.shapes import App, Stream
 from oracle.shrink import shrink
@@ -218,6 +219,12 @@ def _failures_of_text(app: App) -> list[str]:
 @cache
 def _connection() -> duckdb.DuckDBPyConnection:
     return connection()
+
+
+def judged_newer(seed: int) -> str:
+    """Judges an app of the newest constructs."""
+    found = _failures_of_text(app := generate_newer(seed))
+    return "\n".join([*found[:3], whole_app(app)]) if found else ""
 
 
 def judged_joins(seed: int) -> str:

@@ -52,6 +52,7 @@ class Oracle:
     def __init__(self, app: App, con: duckdb.DuckDBPyConnection | None = None) -> None:
         self.app = app
         self.con = con if con is not None else connection()
+        self._relations: dict[tuple[str, int], Relation] = {}
         self._streams: dict[tuple[str, int], list[Tuple]] = {}
         self._intervals: dict[tuple[Windowed, int], list[Interval]] = {}
 
@@ -63,7 +64,12 @@ class Oracle:
     def relation(self, query: Query, upto: int | None = None) -> Relation:
         """Returns the relation of the query (below ISTREAM and the like), up to the end of its inputs."""
         end = self.end(query) if upto is None else upto
-        return Relation([], []) if end is None else self._evaluate(query.body, query.cols, end)
+        if end is None:
+            return Relation([], [])
+        key = (query.name, end)
+        if key not in self._relations:
+            self._relations[key] = self._evaluate(query.body, query.cols, end)
+        return self._relations[key]
 
     def stream(self, query: Query, upto: int | None = None) -> list[Tuple]:
         """Returns the tuples of a stream query, in the order in which another query reads them."""

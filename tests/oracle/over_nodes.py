@@ -3,6 +3,7 @@ those of the whole app."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
@@ -14,8 +15,9 @@ from oracle.render_cql import app_text
 from oracle.shapes import App
 
 from kigen.lifetimes import StreamInput, TaskRuntime
+from kigen.lifetimes.blocks import FOREVER
 from kigen.lifetimes.exchange.received import input_of_rows
-from kigen.placement.cutting import CannotCut, NodePart, cut
+from kigen.placement.cutting import NodePart, cut
 from kigen.placement.from_plan import from_plan
 from kigen.placement.network import Network, route_all
 from kigen.placement.nodes_file.parser import parse_nodes
@@ -26,10 +28,11 @@ from kigen.plan.binder import bind
 from kigen.plan.tasks import extract_tasks
 
 NODES = ("a", "b", "c")
+Draw = Callable[[int], App]
 
 
-def random_parts(app: App, plan: logical.App, rng: Random) -> dict[str, NodePart] | None:
-    """Draws a cut; None if it is refused. With links in a row only, b relays between a and c."""
+def random_parts(app: App, plan: logical.App, rng: Random) -> dict[str, NodePart]:
+    """Draws a cut. With links in a row only, b relays between a and c."""
     lines = [f"[nodes.{name}]\n" for name in NODES]
     if rng.random() < 0.5:
         lines += ['[[links]]\nbetween = ["a", "b"]\n', '[[links]]\nbetween = ["b", "c"]\n']
@@ -40,10 +43,7 @@ def random_parts(app: App, plan: logical.App, rng: Random) -> dict[str, NodePart
     problem = planned.problem
     where = {o.name: rng.choice(NODES) for o in problem.operators}
     placed = assemble(problem, where, route_all(Network(problem), where), by_work(problem), 0.0, "random")
-    try:
-        return cut(plan, file, planned, placed)
-    except CannotCut:
-        return None
+    return cut(plan, file, planned, placed)
 
 
 class Nodes:
@@ -87,18 +87,16 @@ class Nodes:
         return (input_of_rows(pa.concat_tables(queue[at:end]), self._halting), end) if end > at else (StreamInput(), at)
 
 
-def cut_app(seed: int) -> tuple[App, logical.App, dict[str, NodePart], Random]:
-    """Returns a random app and its parts; no parts if the cut is refused."""
-    app = generate(seed)
+def cut_app(seed: int, draw: Draw = generate) -> tuple[App, logical.App, dict[str, NodePart], Random]:
+    """Returns a random app and its parts."""
+    app = draw(seed)
     plan = bind(app_text(app))
     rng = Random(f"{seed} over nodes")
-    return app, plan, random_parts(app, plan, rng) or {}, rng
+    return app, plan, random_parts(app, plan, rng), rng
 
 
-def judged_over_nodes(seed: int) -> str:
-    app, plan, parts, rng = cut_app(seed)
-    if not parts:
-        return ""
+def judged_over_nodes(seed: int, draw: Draw = generate) -> str:
+    app, plan, parts, rng = cut_app(seed, draw)
     whole = run_kernel(app, plan, "dt", Random(f"{seed} whole"), "whole")
     over = Nodes(app, parts, rng, halting=rng.random() < 0.3)
     over.run()
@@ -131,14 +129,12 @@ def rows_of(part: NodePart, queues: dict[str, list[pa.Table]], rng: Random) -> d
     return sent
 
 
-def unlike_replicas(seed: int) -> str:
+def unlike_replicas(seed: int, draw: Draw = generate) -> str:
     """Compares two replicas of a node that read the same rows, each in its own pieces. They must send the same rows in
     the same order."""
-    app, _, parts, rng = cut_app(seed)
+    app, _, parts, rng = cut_app(seed, draw)
     for part in parts.values():
         part.app = replace(part.app, replicated=True, sharing=False)
-    if not parts:
-        return ""
     over = Nodes(app, parts, rng, halting=True)
     over.run()
     found = []
@@ -151,3 +147,55 @@ def unlike_replicas(seed: int) -> str:
                 if first[name] != second[name]
             ]
     return "\n".join(found)
+
+
+def lines_of(app: App, part: NodePart, queues: dict[str, list[pa.Table]], rng: Random) -> Outputs:
+    """Returns the lines of a node whose streams all come from other nodes, and which reads in random pieces."""
+    outputs: Outputs = {}
+    for task in extract_tasks(part.app):
+        runtime, places = TaskRuntime(task, part.app), dict.fromkeys(task.streams, 0)
+        while any(places[s] < len(queues[s]) for s in task.streams):
+            inputs = {}
+            for stream, at in places.items():
+                end = places[stream] = min(len(queues[stream]), at + rng.choice((0, 1, 3, 10, 10_000)))
+                if end > at:
+                    inputs[stream] = input_of_rows(pa.concat_tables(queues[stream][at:end]))
+            for name, table in runtime.step(inputs).outputs.items():
+                if name not in part.made:
+                    outputs.setdefault(name, []).extend(lines_of_table(table, app.query(name)))
+    return outputs
+
+
+def unlike_without_births(seed: int) -> tuple[str, int]:
+    """Takes births out of received relations, as FIRM does. The lines must be the same whether their deaths are still
+    read or not. Returns what differs, and how many deaths were without their births."""
+    app, _, parts, rng = cut_app(seed)
+    over = Nodes(app, parts, rng, halting=False)
+    over.run()
+    found, orphans = [], 0
+    for part in parts.values():
+        if not part.app.streams or any(s.source.name != logical.LINK for s in part.app.streams):
+            continue
+        kept: dict[str, list[pa.Table]] = {}
+        clean: dict[str, list[pa.Table]] = {}
+        for stream in (s.name for s in part.app.streams):
+            gone, held = set[int](), set[int]()  # holders; several tuples may have the same
+            kept[stream], clean[stream] = [], []
+            for row in over.queues[stream]:
+                one = row.to_pylist()[0]
+                is_birth, is_dropped = one.get("_at", one.get("_from")) is not None, rng.random() < 0.3
+                if is_birth and one.get("_to") == FOREVER:
+                    (gone if is_dropped else held).add(one["_holder"])
+                if is_birth and is_dropped:
+                    continue
+                is_orphan = not is_birth and one.get("_holder") in gone - held
+                kept[stream].append(row)
+                clean[stream] += [] if is_orphan else [row]
+                orphans += is_orphan
+        first, second = (lines_of(app, part, rows, Random(f"{seed} {i}")) for i, rows in enumerate((kept, clean)))
+        found += [
+            f"seed {seed}, node {part.node}, query {name}: {apart}"
+            for name in sorted({*first, *second})
+            if (apart := line_difference(first.get(name, []), second.get(name, [])))
+        ]
+    return "\n".join(found), orphans

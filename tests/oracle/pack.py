@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from oracle.shapes import App, Body, Derived, Named, Query, Select, Source, Windowed
+from oracle.shapes import App, Body, Derived, Named, Query, Select, Source, Text, Windowed
 
 
 def pack(apps: Sequence[App]) -> App:
@@ -27,6 +27,8 @@ def _query(q: Query, prefix: str) -> Query:
 def _body(body: Body, prefix: str) -> Body:
     if isinstance(body, Select):
         return replace(body, sources=tuple(_source(s, prefix) for s in body.sources))
+    if isinstance(body, Text):
+        return replace(body, sources=tuple(replace(s, source=prefix + s.source) for s in body.sources))
     return replace(body, left=_body(body.left, prefix), right=_body(body.right, prefix))
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kigen.language import CqlErrors
-from kigen.plan import connector_specs
 from kigen.plan.binder import bind
-from kigen.plan.connector_specs import CONNECTORS, ConnectorSpec
+from kigen.plan.connectors.registry import REGISTRY
+from kigen.plan.connectors.spec import ConnectorSpec
 from kigen.plan.logical import CHANGES, LINES, UPSERTS, Query
 
 STREAM = "CREATE STREAM s (k STRING, v BIGINT, ts TIMESTAMP) TIMESTAMP BY ts FROM csv (path = 's.csv')"
@@ -18,11 +18,8 @@ STREAM = "CREATE STREAM s (k STRING, v BIGINT, ts TIMESTAMP) TIMESTAMP BY ts FRO
 @pytest.fixture(autouse=True)
 def keyed_sink(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sink with every mode."""
-    spec = ConnectorSpec("keeper", is_sink=True, modes=("append", "changes", "upsert"))
-    monkeypatch.setitem(CONNECTORS, "keeper", spec)
-    monkeypatch.setattr(connector_specs, "SINKS", (*connector_specs.SINKS, "keeper"))
-    monkeypatch.setattr("kigen.plan.binder.sinks.SINKS", connector_specs.SINKS)
-    monkeypatch.setattr("kigen.plan.binder.connectors.SINKS", connector_specs.SINKS)
+    spec = ConnectorSpec("keeper", sink="never:opened", modes=("append", "changes", "upsert"))
+    monkeypatch.setitem(REGISTRY.known, "keeper", spec)
 
 
 def query(into: str, body: str = "SELECT k, v FROM s [ROWS 3]", clauses: str = "") -> tuple[Query, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from kigen.connectors import InputError
@@ -20,8 +21,10 @@ from kigen.connectors.pushed import (
     ingest_queue,
 )
 from kigen.connectors.pushed.arrival_clock import NOTHING_PENDING, ArrivalClock
+from kigen.connectors.pushed.left_out import LeftOut, left_out_of
 from kigen.plan import bind
 from kigen.plan.logical import SourceStream
+from kigen.spark.admission.shedding import BatchShedding
 
 NOW_US = 1_800_000_000_000_000
 LINES = "application/x-ndjson"
@@ -79,7 +82,7 @@ def test_bad_rows_are_left_out_and_counted_where_the_stream_says_so(tmp_path: Pa
     done = queue.push(decode_batch(data, LINES, queue.stream, NOW_US))
     assert (done.accepted, done.skipped) == (1, 1)
     notes = queue.queue.read(0).batch().column("_note").to_pylist()
-    found = ingest_queue.left_out_of([note for note in notes if note])
+    found = left_out_of([note for note in notes if note])
     assert found.skipped == 1
     assert found.errors == ["batch:2: field 'v': DOUBLE required, found '\"x\"': write a number such as 1.5 or 2e-3"]
     assert found.bad == ()
@@ -91,7 +94,7 @@ def test_bad_rows_travel_with_the_next_good_one_for_on_error_into(tmp_path: Path
     for data in (b'{"k": 1}\n', b'{"k": "a"}\n{"v": "x"}\n'):
         queue.push(decode_batch(data, LINES, queue.stream, NOW_US))
     (note,) = queue.queue.read(0).batch().column("_note").to_pylist()
-    found = ingest_queue.left_out_of([note])
+    found = left_out_of([note])
     assert found.skipped == 2
     assert [(row.text, row.place) for row in found.bad] == [('{"k": 1}', "batch:1"), ('{"v": "x"}', "batch:2")]
     queue.close()
@@ -144,6 +147,39 @@ def test_the_oldest_keys_are_forgotten_and_the_log_stays_short(tmp_path: Path, m
     assert push(queue, '{"k": "a"}', "16") == (1, False), "only the newest three are known"
     queue.close()
     assert len((tmp_path / "s" / ingest_queue.KEYS).read_bytes().splitlines()) <= 8
+
+
+def test_shed_keeps_the_most_valuable_tuples_and_notes_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = stream_of("SHED ABOVE 2 PER SECOND BY v INTO csv (path = 'shed.csv')")
+    assert stream.shed is not None
+    queue = IngestQueue(stream, tmp_path, tmp_path / "clock", syncs=False, keeps=BatchShedding(stream.shed))
+    clock = [5_999_999]  # the end of a second
+    monkeypatch.setattr(ingest_queue.time, "time_ns", lambda: clock[0] * 1000)
+    data = b'{"k": "a", "v": 1}\n{"k": "b", "v": 3}\n{"k": "c"}\n{"k": "d", "v": 2}\n'
+    done = queue.push(decode_batch(data, LINES, stream, NOW_US))
+    assert (done.accepted, done.shed) == (2, 2)
+    assert rows(queue) == [("b", 3.0), ("d", 2.0)]
+    done = queue.push(decode_batch(b'{"k": "e", "v": 9}\n', LINES, stream, NOW_US))
+    assert (done.accepted, done.shed) == (0, 1), "the second is full, and the next batch reports it"
+    clock[0] = 6_100_000
+    assert push(queue, '{"k": "f", "v": 0}\n{"k": "g", "v": 5}') == (1, False), "a tenth of the second has passed"
+    assert [row[0] for row in rows(queue)] == ["b", "d", "g"]
+    notes = [note for note in queue.queue.read(0).batch().column("_note").to_pylist() if note]
+    tables = [left_out_of([note]).shed_table(stream) for note in notes]
+    found = [[(row["c0"], row["_ts"]) for row in table.to_pylist()] for table in tables if table is not None]
+    assert found == [[("a", 5_999_999), ("c", 5_999_999)], [("e", 5_999_999), ("f", 6_100_000)]]
+    queue.close()
+
+
+def test_shed_tuples_are_only_counted_if_nothing_takes_them(tmp_path: Path) -> None:
+    stream = stream_of("SHED ABOVE 1 PER SECOND")
+    left_out = LeftOut().with_shed(stream, pa.table({"c0": ["a"], "c1": [1.0], "_ts": [7]}))
+    assert left_out.to_json() == {"shed": 1}
+    again = left_out_of(['{"shed": 1}', '{"shed": 2}']).shed_table(stream)
+    assert again is not None
+    assert (again.num_rows, again.column_names) == (3, ["c0", "c1", "_ts"])
 
 
 def test_buffer_makes_senders_wait_until_tuples_are_processed(tmp_path: Path) -> None:

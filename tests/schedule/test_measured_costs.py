@@ -80,3 +80,13 @@ def test_a_first_guess_of_what_a_task_costs() -> None:
     assert guessing().task_us == 1_000.0, "rounds: half of F"
     assert CostModel([ScheduledTask("a")], 200_000.0).task_us == 1_000.0, "micro-batches: hardly anything of F"
     assert CostModel([ScheduledTask("a")], 2_000.0, task_us=300.0).task_us == 300.0
+
+
+def test_a_task_that_was_once_far_too_slow_is_not_starved_for_ever() -> None:
+    """A policy may not take what seems too expensive, so nothing would measure it again."""
+    model, rng = guessing(), np.random.default_rng(2)
+    model.observe([(0, 12)], 40_000.0, [38_000.0])  # its code was cold
+    for _ in range(100):
+        n, m = int(rng.integers(1, 60)), int(rng.integers(1, 60))
+        model.observe([(1, n), (2, m)], 5_000.0 + 150.0 * (n + m), [1_500.0 + 150.0 * n, 1_500.0 + 150.0 * m])
+    assert model.predict_us([(0, 12)]) == pytest.approx(model.predict_us([(1, 12)]), rel=0.5)

@@ -92,11 +92,31 @@ def test_arrays_mean_the_same_as_single_arrivals() -> None:
             assert one.next(4e5) == many.next(4e5)
 
 
-def test_without_deadlines_pack_takes_all() -> None:
+def test_without_deadlines_pack_takes_all_that_fits() -> None:
     policy = make_policy("pack", [ScheduledTask("a"), ScheduledTask("b")])
-    policy.arrived(0, 1_000_000, 0.0)
+    policy.arrived(0, 100_000, 0.0)
     policy.arrived(1, 5, 9e9)
-    assert policy.next(9e9).admit == [(0, 1_000_000), (1, 5)]
+    assert policy.next(9e9).admit == [(0, 100_000), (1, 5)]
+
+
+def test_without_deadlines_pack_takes_a_backlog_in_the_order_of_arrival_in_batches_of_seconds() -> None:
+    """The results of a batch are seen at its end, and a batch that is killed begins again."""
+    tasks = [ScheduledTask("a", cost_us=1000.0), ScheduledTask("b", cost_us=1000.0)]
+    policy = make_policy("pack", tasks, PolicySettings(fixed_us=2000.0))
+    for at in range(5000):
+        policy.arrived(0, 1, at * 20_000.0)
+        policy.arrived(1, 2, at * 20_000.0)
+    taken, now, batches = [0, 0], 100e6, 0
+    while not (decision := policy.next(now)).idle:
+        assert sum(count for _, count in decision.admit) * 1000 < 2.1e6
+        for task, count in decision.admit:
+            taken[task] += count
+        assert abs(taken[0] - taken[1] / 2) <= 10, "none is behind the other"
+        now, batches = now + 2e6, batches + 1
+        elapsed = 2000.0 + 1000.0 * sum(count for _, count in decision.admit)
+        policy.completed(Completion(now, elapsed, decision.admit, 0))
+    assert taken == [5000, 10_000]
+    assert batches < 12
 
 
 def test_pack_keeps_two_batches_within_the_shortest_deadline() -> None:
@@ -121,3 +141,15 @@ def test_wrong_settings_say_what_to_write(name: str, settings: PolicySettings) -
         make_policy(name, SOME, settings)
     with pytest.raises(PolicyError, match="phi"):
         make_policy("bts", SOME, PolicySettings(phi_us=0))
+
+
+@pytest.mark.parametrize("name", ["bts", "bts1", "ats", "ats1", "edf", "pack"])
+def test_firm_tuples_are_dropped_when_they_are_worthless_and_not_at_a_sub_deadline(name: str) -> None:
+    """On a node in the middle of a way, a tuple that is late there may still be in time at the end."""
+    tasks = [ScheduledTask("a", 1e6, True, 10.0, drop_us=3e6)]
+    for now, dropped in ((2e6, 0), (3.5e6, 5)):
+        policy = make_policy(name, tasks, PolicySettings(fixed_us=2000.0))
+        policy.arrived(0, 5, 0.0)
+        decision = policy.next(now)
+        assert sum(count for _, count in decision.drop) == dropped, now
+        assert bool(decision.admit) == (dropped == 0), now

@@ -24,6 +24,11 @@ def test_settings_follow_a_colon() -> None:
     assert (settings.window_us, settings.fixed_us, settings.rule) == (2_000_000.0, 90_000.0, "muf")
 
 
+def test_salvage_looks_ahead_by_buffers_of_its_own() -> None:
+    assert read_policy("salvage") == ("salvage", PolicySettings())
+    assert read_policy("salvage:ahead=2")[1].ahead == 2.0
+
+
 def test_policies_over_slices_have_settings_of_their_own() -> None:
     name, settings = read_policy("admandf:beta=0.1,ahead=400,period=1s,length=800ms")
     assert name == "admandf"
@@ -46,7 +51,6 @@ def test_policies_over_slices_have_settings_of_their_own() -> None:
         ("ats:k=0", "k must be 1 or more"),
         ("ats:reading=tea", "no reading 'tea': write one of"),
         ("pack:overload", "no overload ''"),
-        ("salvage", "'salvage' runs in virtual time only .*: write one of mqt, mandf, admandf or fifo"),
         ("mandf:beta=-1", "beta must be 0 or more"),
         ("mandf:beta=7", "beta is a share, so it must be 1 or less, not 7"),
         ("pack:protected=1.5", "protected is a share"),

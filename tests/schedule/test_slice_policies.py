@@ -221,3 +221,25 @@ def test_salvage_without_buffers_is_mqt() -> None:
 def test_an_unknown_policy_is_refused() -> None:
     with pytest.raises(SlicePolicyError, match="salvage"):
         make_slice_policy("lifo", TWO_GROUPS, (None,))
+
+
+@pytest.mark.parametrize(
+    ("costs_us", "order"),
+    [((100.0, 100.0, 1800.0, 4000.0), "mqt"), ((1500.0,) * 4, "fifo")],
+    ids=["by window", "equal"],
+)
+def test_in_overload_the_order_that_answers_more_queries_is_used(costs_us: tuple[float, ...], order: str) -> None:
+    """Where tuples are dropped anyway, FIFO saves nothing: it answers fewer queries if wide windows cost more."""
+    policy = AdMandF(window_hull((1.0, 2.0, 20.0, 60.0)), (50, 50))
+    now, dropped = 0.0, 0
+    for step in range(400):  # 500 tuples per second: three times what can be done
+        for stream in (0, 1):
+            policy.arrived(stream, 5, at_us=now)
+            lane = policy.backlog.lanes[stream]
+            dropped += sum(policy.evicted(stream, max(0, lane.end - lane.first - 50)))
+        policy.next(now, 18_000.0, costs_us)
+        for stream in (0, 1):
+            policy.evicted(stream, policy.backlog.done(stream))
+        now = 20_000.0 * (step + 1)
+    assert dropped > 1000
+    assert policy.report()["order"] == order

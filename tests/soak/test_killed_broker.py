@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from kigen_lab.servers.kafka_broker import running_broker
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "kafka"))
-
-from broker import running_broker
-
+from kigen.connectors import SinkRequest
 from kigen.connectors.kafka.sink import KafkaSink
 from kigen.plan.logical import Connector
 from kigen.plan.types import Column, Type
@@ -31,7 +28,9 @@ def test_a_broker_that_is_killed_is_waited_for(tmp_path: Path) -> None:
     with running_broker(tmp_path / "broker") as broker:
         broker.create("killed")
         options: dict[str, Any] = {"brokers": broker.address, "topic": "killed"}
-        out = KafkaSink("q", Connector("kafka", tuple(options.items())), (Column("id", Type.BIGINT),), True, ".")
+        out = KafkaSink(
+            SinkRequest(Connector("kafka", tuple(options.items())), (Column("id", Type.BIGINT),), True, ".", "q")
+        )
         out.open(None)
         for at in range(0, 80, 20):
             out.write(lines(at, at + 20))

@@ -10,30 +10,35 @@ import os
 import time
 import traceback
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 
 import pytest
-from oracle.drive import judged
+from oracle.drive import judged, judged_joins, judged_newer, judged_sql
 
 ASKED = "KIGEN_SOAK" in os.environ or "KIGEN_SEEDS" in os.environ
 
 
-def attempt(seed: int) -> str:
+KINDS = {"apps": judged, "sql": judged_sql, "joins": judged_joins, "newer": judged_newer}
+
+
+def attempt(kind: str, seed: int) -> str:
     try:
-        return judged(seed)
+        return KINDS[kind](seed)
     except Exception:
         return f"seed {seed}\n{traceback.format_exc()}"
 
 
 @pytest.mark.skipif(not ASKED, reason="a long run: KIGEN_SOAK=1 or KIGEN_SEEDS=a:b")
 @pytest.mark.timeout(0)
-def test_thousands_of_random_apps(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_thousands_of_random_apps(kind: str, capfd: pytest.CaptureFixture[str]) -> None:
     first, last = (int(part) for part in os.environ.get("KIGEN_SEEDS", "0:5000").split(":"))
     failed: list[int] = []
     began = time.monotonic()
     workers = int(os.environ.get("KIGEN_WORKERS", str(os.cpu_count() or 1)))
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        for seed, report in enumerate(pool.map(attempt, range(first, last), chunksize=10), first):
+        for seed, report in enumerate(pool.map(partial(attempt, kind), range(first, last), chunksize=10), first):
             with capfd.disabled():  # a run of an hour shows what it finds when it finds it
                 if report:
                     failed.append(seed)

@@ -7,6 +7,7 @@ from the checkpoint, as a new run does.
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,38 +21,12 @@ from kigen.lifetimes import StreamInput, TaskRuntime
 from kigen.lifetimes.runtime import Give, StepResult
 from kigen.plan.logical import Connector
 from kigen.spark.admission.reader import AdmissionReader
-from kigen.spark.operator import group_step, lane_step, result_rows
+from kigen.spark.operator import group_step, result_rows
+from kigen.spark.operator.lane import lane_runner
 from kigen.spark.operator.outbox import encode_encoders
-from kigen.spark.rounds.round import Round
 from kigen.spark.scratch import Scratch
 from kigen.spark.sink.batch_sink import BatchSink
 from kigen.spark.spec import RunSpec
-
-_ONE_AT_A_TIME = threading.RLock()
-
-
-class OneAtATime(lane_step._LaneLoop):
-    """Lanes are processes. In one process they share caches and DuckDB's connection, so they take turns."""
-
-    def __init__(self, *about: Any) -> None:
-        with _ONE_AT_A_TIME:
-            super().__init__(*about)
-
-    def replay(self, rounds: list[Round]) -> None:
-        with _ONE_AT_A_TIME:
-            super().replay(rounds)
-
-    def round(self, entry: Round) -> None:
-        with _ONE_AT_A_TIME:
-            super().round(entry)
-
-    def save(self) -> list[Any]:
-        with _ONE_AT_A_TIME:
-            return super().save()
-
-    def keep(self) -> None:
-        with _ONE_AT_A_TIME:
-            super().keep()
 
 
 class Crash(BaseException):
@@ -151,6 +126,11 @@ class Run:
     tries_again = True
 
     def close(self) -> None:
+        if self.reader._server is not None:
+            self.reader._server._broken = True  # its process is gone: no lane may go on
+        for (run_id, _), runner in list(lane_runner._RUNNERS.items()):
+            while run_id == self.spec.run_id and runner.is_alive:
+                time.sleep(0.001)
         self.sink.close()
 
 

@@ -8,8 +8,8 @@ import pandas as pd
 from kigen_lab.bench.lifetimes.data import make_data
 from kigen_lab.bench.lifetimes.kernel import run_kernel
 from kigen_lab.bench.lifetimes.kigen_side import run_end_to_end
+from kigen_lab.bench.lifetimes.newer_queries import BY_NAME
 from kigen_lab.bench.lifetimes.plain_queries import average_step
-from kigen_lab.bench.lifetimes.queries import BY_NAME
 
 from kigen.engine import Engine
 

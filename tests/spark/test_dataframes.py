@@ -33,7 +33,7 @@ def test_a_batch_dataframe_is_drained(engine: Engine, tmp_path: Path) -> None:
     assert {row["_op"]: row["count"] for row in changes}["insert"] > 250
     with pytest.raises(ArgumentError, match="needs timestamp_by"):
         engine.stream("numbers", frame)
-    with pytest.raises(ArgumentError, match=r"column x of the DataFrame for stream 'odd' has type array<int>: cast it"):
+    with pytest.raises(ArgumentError, match=r"column x of the DataFrame for 'odd' has type array<int>: cast it"):
         engine.stream("odd", engine.spark.sql("SELECT array(1) AS x, now() AS ts"), "ts")
 
 

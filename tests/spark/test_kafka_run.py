@@ -1,9 +1,11 @@
-"""Runs Kafka to Kafka on a real broker: a run is killed, bad messages and new partitions come; each row is out once."""
+"""Runs Kafka to Kafka on a real broker: a run is killed (in the soak also the broker), bad messages and new partitions
+come; each row is out once."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -11,9 +13,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "kafka"))
+import pytest
+from kigen_lab.servers.kafka_broker import Broker, running_broker
 
-from broker import Broker, running_broker
+_KILLS = 10 if os.environ.get("KIGEN_SOAK") else 1
 
 APP = """
 CREATE STREAM cars (id BIGINT, speed DOUBLE, p BIGINT) ON ERROR SKIP
@@ -68,7 +71,11 @@ def end(process: subprocess.Popen[str], how: signal.Signals) -> None:
     process.communicate(timeout=60)
 
 
+@pytest.mark.timeout(300 if _KILLS == 1 else 0)
 def test_kafka_to_kafka(tmp_path: Path) -> None:
+    seed = int(os.environ.get("KIGEN_SEED", time.time_ns() % 1_000_000))
+    print(f"KIGEN_SEED={seed}")
+    rng = random.Random(seed)
     with running_broker(tmp_path / "broker") as broker:
         for topic in ("cars", "fast", "counted"):
             broker.create(topic)
@@ -77,8 +84,15 @@ def test_kafka_to_kafka(tmp_path: Path) -> None:
         cars.send(1_000, partitions=2)
         process = start(tmp_path)
         wait_for(broker, process, 100)
-        cars.send(1_000, partitions=2)
-        end(process, signal.SIGKILL)
+        for kill in range(_KILLS):
+            cars.send(1_000, partitions=2)
+            time.sleep(rng.uniform(0, 0.5) if _KILLS == 1 else rng.uniform(0, 8))
+            if kill % 3 == 1:  # the run waits for the broker
+                broker.kill()
+                broker.start()
+            else:
+                end(process, signal.SIGKILL)
+                process = start(tmp_path) if kill < _KILLS - 1 else process
         broker.grow("cars", 3)
         cars.send(999, partitions=3)
         process = start(tmp_path)

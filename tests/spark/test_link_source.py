@@ -11,6 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from kigen.connectors import Range
+from kigen.lifetimes.blocks import FOREVER, NO_HOLDER
 from kigen.lifetimes.exchange.sent import queue_schema
 from kigen.links import READER, LinkServer, write_private
 from kigen.plan import bind
@@ -122,3 +124,42 @@ def test_however_it_is_looked_at_all_is_taken_and_nothing_waits_without_its_mark
     assert bounds[-1][1] == total, "the last tuple was taken without its mark"
     read = pa.concat_tables([bench.source._rows(*bound) for bound in bounds])
     assert read.num_rows == total
+
+
+def test_dropped_tuples_take_no_deaths_and_no_watermarks_with_them(tmp_path: Path) -> None:
+    """A relation: tuples 7 and 8 are born, 7 dies, 9 is born. FIRM drops the first three rows that are no watermarks:
+    the death of 7 is one of them, and is read all the same."""
+    (stream,) = bind("CREATE STREAM s (v BIGINT) FROM synthetic (rate = 1, v = 'sequence');").streams
+    linked: SourceStream = replace(stream, source=Connector(LINK, (("queue", "s"), ("relation", True))))
+    queue = Queue("s", queue_schema(stream.schema, is_stream=False))
+    queue.open_reader("me")
+    none = NO_HOLDER
+    rows: list[tuple[int | None, ...]] = [  # c0, _from, _to, _holder, _arrived
+        (7, 10, FOREVER, 70, 1),
+        (None, None, None, none, 11),
+        (8, 12, 20, none, 2),
+        (None, None, 13, 70, 3),
+        (None, None, None, none, 14),
+        (9, 15, 30, none, 4),
+        (None, None, None, none, 16),
+    ]
+    columns = [
+        pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), queue.schema, strict=True)
+    ]
+    queue.append(pa.record_batch(columns, schema=queue.schema))
+    with LinkServer([queue]) as server:
+        write_private(tmp_path / "reader", server.security.only(READER).token)
+        source = LinkSource(linked, Access(str(server.address), str(tmp_path / "reader")))
+        until(lambda: source.arrived_by(0) == 7)
+        arrivals, cursors = StreamArrivals("s", source, None, 0), start()
+        arrivals.poll(0, 100)
+        taken = TaskQueue(cursors, {"s": arrivals}).take(3, 1)
+        assert taken.shed == {}
+        (piece,) = taken.ranges
+        read = source.read(Range.from_json(piece.to_json()))
+        assert (piece.start["index"], piece.end["index"], cursors["s"]["progress"]) == (0, 7, 16)
+        assert read.shed is not None
+        assert read.shed.column("c0").to_pylist() == [7, 8]
+        assert read.table.column("c0").to_pylist() == [None, 9], "the death of 7, and 9"
+        assert read.given is not None
+        assert read.given.progress_us == 16

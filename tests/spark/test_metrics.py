@@ -34,7 +34,7 @@ def test_quantiles_are_within_two_percent() -> None:
 def test_tuples_beyond_the_deadline_are_missed_and_all_of_it_survives_json() -> None:
     metrics = Metrics.fresh(APP)
     metrics.step(APP, NOTE)
-    metrics.committed(APP, NOTE, at_us=2_000_000)
+    metrics.committed(APP, NOTE, 2_000_000, NOTE["counts"])
     metrics = Metrics.from_json(json.loads(json.dumps(metrics.to_json())))
     report = metrics.queries["q"].report(1_000_000)
     assert (report["in"], report["late"], report["skipped"], report["missed"], report["shed"], report["dropped"]) == (

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import csv
-import sys
 import time
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "mqtt"))
-
-from mosquitto import Broker
+from kigen_lab.servers.mosquitto import Mosquitto as Broker
 
 from kigen.connectors import InputError
 from kigen.engine import Engine

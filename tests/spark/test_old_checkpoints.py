@@ -13,7 +13,7 @@ import pytest
 
 from kigen.durable import DamagedFile
 from kigen.engine import Engine
-from kigen.engine.checkpoint.fingerprint import check_or_write
+from kigen.engine.checkpoint.app_record import read_record
 from kigen.engine.checkpoint.formats import FORMAT, CheckpointFormatError, migrated
 from kigen.queue import Queue, QueueSettings
 
@@ -64,4 +64,4 @@ def test_a_checkpoint_of_a_later_kigen_is_refused_with_what_to_do() -> None:
 def test_a_torn_description_is_named(torn: bytes, tmp_path: Path) -> None:
     (tmp_path / "app.json").write_bytes(torn)
     with pytest.raises(DamagedFile, match=r"app\.json: it is torn.*Restore it.*new --checkpoint"):
-        check_or_write(tmp_path, {"format": FORMAT, "kigen": "1"})
+        read_record(tmp_path, "1")

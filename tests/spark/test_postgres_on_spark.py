@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "connectors"))
-from postgres_server import Server
+from kigen_lab.servers.postgres_server import PostgresServer as Server
 
 from kigen.engine import Engine
 from kigen.lifetimes import EvaluationError

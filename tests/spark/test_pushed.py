@@ -13,6 +13,9 @@ from kigen.engine import Engine, Run
 APP = """CREATE STREAM posted (k STRING, v DOUBLE) FROM http ();
 CREATE QUERY seen AS ISTREAM(SELECT k, v FROM posted [ROWS 3] WHERE v > 1);
 CREATE QUERY mean AS SELECT k, AVG(v) AS mean FROM posted [RANGE 1 SECONDS] GROUP BY k;
+CREATE STREAM cars (id BIGINT, speed DOUBLE) FROM http ()
+  SHED ABOVE 2 PER SECOND BY speed INTO csv (path = '{shed}');
+CREATE QUERY fast AS ISTREAM(SELECT id, speed FROM cars [NOW]);
 """
 
 
@@ -35,13 +38,16 @@ def until(run: Run, path: Path, count: int) -> None:
 def test_pushed_rows_are_processed_once_over_a_restart(engine: Engine, tmp_path: Path) -> None:
     options = {"output": tmp_path / "out", "checkpoint": tmp_path / "ck", "keep_results": False}
     out = tmp_path / "out"
-    run = engine.start(text=APP, **options)
+    text = APP.format(shed=tmp_path / "shed.csv")
+    run = engine.start(text=text, **options)
+    done = run.push("cars", [{"id": i, "speed": float(10 * i)} for i in range(5)])
+    assert (done.accepted + done.shed, 1 <= done.accepted <= 2) == (5, True)
     assert run.push("posted", [{"k": "a", "v": 1.0}, {"k": "b", "v": 2.0}], key="1").accepted == 2
     until(run, out / "seen.csv", 1)
     until(run, out / "mean.csv", 2)  # deaths come by the clock, though nothing arrives
     run.push("posted", [{"k": "c", "v": 3.0}], key="2")
     run.stop()
-    run = engine.start(text=APP, **options)
+    run = engine.start(text=text, **options)
     assert run.push("posted", [{"k": "c", "v": 3.0}], key="2").repeated
     run.push("posted", [{"k": "d", "v": 4.0}], key="3")
     until(run, out / "seen.csv", 3)
@@ -55,3 +61,6 @@ def test_pushed_rows_are_processed_once_over_a_restart(engine: Engine, tmp_path:
         ("d", "4.0"),
     ]
     assert report["queries"]["seen"]["in"] == 4
+    kept, shed = [[int(row["id"]) for row in lines(path)] for path in (out / "fast.csv", tmp_path / "shed.csv")]
+    assert (kept, shed) == (list(range(5 - done.accepted, 5)), list(range(5 - done.accepted)))
+    assert (report["queries"]["fast"]["in"], report["queries"]["fast"]["shed"]) == (5, done.shed)

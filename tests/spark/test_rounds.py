@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import random
 import tempfile
+import time
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from epoch_side import Crash, CrashingRuntime, OneAtATime, Run, undisturbed
+from epoch_side import Crash, CrashingRuntime, Run, undisturbed
 
 from kigen.plan import load_app
 from kigen.spark.admission import epoch_server
 from kigen.spark.admission.lane_moves import plan_moves
-from kigen.spark.operator import lane_step
+from kigen.spark.operator.lane import lane_runner
+from kigen.spark.operator.lane.lane_runner import LaneRunner
 from kigen.spark.rounds import round_log
 from kigen.spark.spec import RunSpec
 
@@ -64,7 +67,8 @@ def check_lines(spec: RunSpec, directory: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_crash(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(lane_step, "_LaneLoop", OneAtATime)
+    monkeypatch.setattr(LaneRunner, "_is_alone", True)  # all lanes run in this process
+    monkeypatch.setattr(lane_runner, "_attempt", count().__next__)
     yield
     CrashingRuntime.steps_left = None
 
@@ -104,6 +108,35 @@ def test_a_lane_that_died_is_tried_again(tmp_path: Path, seed: int) -> None:
             CrashingRuntime.steps_left = rng.choice((None, rng.randrange(60)))
     run.close()
     check_lines(spec, tmp_path)
+
+
+@pytest.mark.parametrize("lost", ["nothing", "the run", "the run and Spark's commit"])
+def test_rounds_go_on_while_spark_is_between_two_epochs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """
+    Spark   | epoch 1 |...............| epoch 2
+    lanes   | epoch 1 | rounds of 2 ->
+    """
+    monkeypatch.setattr(epoch_server, "plan_moves", lambda *_: [])
+    spec = spec_of(tmp_path)
+    run = Run(spec, tmp_path / "out", (None, {}))
+    begun = run.offset, dict(run.states)
+    assert run.epoch()
+    until = time.monotonic() + 30
+    while min(len(round_log.read(path)[0]) for path in round_log.lanes(spec.checkpoint, 2) or [Path("none")]) < 3:
+        assert time.monotonic() < until, "no rounds before Spark asks for them"
+        time.sleep(0.001)
+    assert not any(entry.last for path in round_log.lanes(spec.checkpoint, 2) for entry in round_log.read(path)[0])
+    if lost != "nothing":
+        run.close()
+        spec = spec_of(tmp_path, run_id="again")
+        run = Run(spec, tmp_path / "out", (run.offset, run.states) if lost == "the run" else begun)
+    while run.epoch():
+        pass
+    run.close()
+    check_lines(spec, tmp_path)
+    assert run.sink.metrics.queries["last"].arrived == spec.source("cars", 0).total()  # type: ignore[attr-defined]
 
 
 def test_loads_are_evened_out() -> None:

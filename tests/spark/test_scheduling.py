@@ -184,6 +184,50 @@ def test_a_restart_finds_the_queues_again() -> None:
     assert taken == {task: list(range(100)) for task in ("task0", "task1")}
 
 
+class FoundAgain(Listed):
+    """After a restart, finds a few more of the tuples at each look, as a thread that reads a long queue does."""
+
+    found = 0
+
+    def arrived_by(self, now_us: int) -> int:
+        self.found = min(self.found + 7, super().arrived_by(now_us))
+        return self.found
+
+    def complete_us(self, now_us: int) -> int:
+        return now_us if self.found == super().arrived_by(now_us) else int(self.times[self.found])
+
+    def total(self) -> int | None:
+        return len(self.times) if self.found == len(self.times) else None
+
+
+@pytest.mark.parametrize("policy", ["all", "taat", "bts", "pack"])
+def test_a_restart_finds_the_queues_again_in_pieces(policy: str) -> None:
+    """Tasks stand at different places. What lies before one of them must neither be counted for it nor read again, and
+    its time must not go back when another of its streams has something new."""
+    queries = """CREATE QUERY soon DEADLINE 1 SECONDS AS SELECT a.v FROM a [ROWS 5], b [ROWS 5];
+                 CREATE QUERY some DEADLINE 30 SECONDS AS SELECT v FROM a [ROWS 7];"""
+    play = Play(queries, {"a": list(range(0, 1000, 10)), "b": list(range(1, 2000, 20))}, "all")
+    assert play.batch(600)
+    for task, places in {"task0": {"a": 61, "b": 30}, "task1": {"a": 20}}.items():
+        for stream, index in places.items():
+            play.offset.queues[task][stream].update(index=index, progress=index * 10 if stream == "a" else 581)
+    play.policy = policy, PolicySettings()
+    for stream, source in play.sources.items():
+        play.sources[stream] = FoundAgain(source.times.tolist())  # type: ignore[attr-defined]
+    play.restart()
+    at = {"task0": {"a": 61, "b": 30}, "task1": {"a": 20}}
+    reached = {task: dict.fromkeys(streams, 0) for task, streams in at.items()}
+    for now in range(700, 2600):
+        for task, ranges in shape(play.batch(now)).items():
+            for stream, first, end, progress_us in ranges:
+                assert first == at[task][stream], (task, stream, now)
+                assert end >= first
+                assert progress_us is not None
+                assert progress_us >= reached[task][stream]
+                at[task][stream], reached[task][stream] = end, progress_us
+    assert at == {"task0": {"a": 100, "b": 100}, "task1": {"a": 100}}
+
+
 def test_closing_ends_streams_after_what_has_arrived() -> None:
     play = Play("CREATE QUERY q AS SELECT v FROM a [ROWS 5];", {"a": [10, 20, 5000]})
     got = play.batch(30, closing=True)["task0"]["ranges"][0]

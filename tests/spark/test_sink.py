@@ -19,7 +19,7 @@ from kigen.spark.rounds.round import Round
 from kigen.spark.rounds.round_log import RoundLog, path_of
 from kigen.spark.session.start import RETAINED_BATCHES
 from kigen.spark.sink.batch_sink import BatchSink
-from kigen.spark.sink.round_server import DeliveredRound
+from kigen.spark.sink.round_server import DeliveredRound, EndedLane
 from kigen.spark.spec import RunSpec
 
 SCHEMA = (Column("a", Type.BIGINT),)
@@ -139,12 +139,16 @@ def rounds_in(directory: Path, epoch: int, count: int) -> None:
     log.close()
 
 
-def closing(rounds: int) -> Any:
-    rows = [
+def close_epoch(sink: BatchSink, rounds: int, batch: int = 0) -> None:
+    """Ends the lane's epoch as the lane does, and then as Spark does."""
+    rows: list[tuple[Any, ...]] = [
         ("task0", 1, None, "chunk", None, None),
         ("task0", 1, None, "lane", None, json.dumps({"lane": 0, "rounds": rounds})),
     ]
-    return Frame(rows)
+    named = [dict(zip(result_rows.COLUMNS, row, strict=True)) for row in rows]
+    sink._end_lane(EndedLane(batch + 1, 0, 1, named))
+    assert sink.record.batch == batch, "the epoch is closed before Spark knows"
+    sink(Frame(rows), batch)  # type: ignore[arg-type]
 
 
 def test_rounds_of_two_attempts_are_written_once(tmp_path: Path) -> None:
@@ -154,11 +158,27 @@ def test_rounds_of_two_attempts_are_written_once(tmp_path: Path) -> None:
     sink._take_rounds([delivered(2), delivered(3), delivered(1), delivered(2), delivered(3)])
     assert written(tmp_path) == [1, 2, 3]
     sink._take_rounds([delivered(4)])
-    sink(closing(4), 0)
+    close_epoch(sink, 4)
     sink._take_rounds([delivered(3), delivered(4)])
     sink.close()
     assert written(tmp_path) == [1, 2, 3, 4]
     assert sink.metrics.queries["q"].arrived == 4
+
+
+def test_the_files_are_at_rest_between_two_epochs_only(tmp_path: Path) -> None:
+    """A passive leader's files are copied then. No record of rounds is left, and the log of the epoch is whole."""
+    sink, _ = sink_on(tmp_path)
+    rounds_in(tmp_path, 1, 2)
+    commits, ends = [], list[list[str]]()
+    sink.on_commit = lambda needed, done: commits.append(done)
+    sink.on_epoch = lambda: ends.append(sorted(path.name for path in (tmp_path / "ck/sink").iterdir()))
+    sink._take_rounds([delivered(1)])
+    sink._take_rounds([delivered(2)])
+    assert (len(commits), ends) == (2, [])
+    close_epoch(sink, 2)
+    sink.close()
+    assert len(commits) == 3
+    assert ends == [["0.json"]]
 
 
 def test_recorded_rounds_stay_and_are_counted_once_after_a_restart(tmp_path: Path) -> None:
@@ -174,7 +194,7 @@ def test_recorded_rounds_stay_and_are_counted_once_after_a_restart(tmp_path: Pat
     assert again._begin_lane(1, 0) == 3
     assert again.metrics.queries["q"].arrived == 3
     again._take_rounds([delivered(4)])
-    again(closing(4), 0)
+    close_epoch(again, 4)
     again.close()
     assert written(tmp_path) == [1, 2, 3, 4]
     last, _ = sink_on(tmp_path)
@@ -218,7 +238,55 @@ def test_rounds_that_come_again_for_a_rare_output_are_counted_once(tmp_path: Pat
     again = opened()
     assert again._begin_lane(1, 0) == 0, "the output has nothing yet"
     again._take_rounds([delivered(number) for number in (1, 2, 3, 4)])
-    again(closing(4), 0)
+    close_epoch(again, 4)
     again.close()
     assert written(tmp_path) == [1, 2, 3, 4]
     assert (again.metrics.queries["q"].arrived, again.metrics.queries["q"].out) == (4, 4)
+
+
+class AtIntervals(CsvSink):
+    """Commits an hour after the first row, or when the test says so."""
+
+    commit_interval_us = 3_600_000_000
+
+
+def test_latencies_end_when_an_output_commits_that_does_so_at_intervals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [10_000_000]
+    monkeypatch.setattr("kigen.spark.sink.batch_sink.time.time_ns", lambda: clock[0] * 1000)
+
+    def opened() -> BatchSink:
+        spec = RunSpec(App((), (QUERY,)), "run", str(tmp_path / "ck"), str(tmp_path))
+        output = AtIntervals(str(tmp_path / "q.csv"), SCHEMA, False)
+        sink = BatchSink(spec, {"q": [("slow", output)]})
+        sink.open()
+        return sink
+
+    def latencies_s(sink: BatchSink) -> list[int]:
+        buckets = sink.metrics.queries["q"].latency.bounds_ms()
+        return [round((low + high) / 2000) for low, high, count in buckets for _ in range(count)]
+
+    rounds_in(tmp_path, 1, 5)
+    first = opened()
+    first._take_rounds([delivered(1)])
+    assert latencies_s(first) == [], "given to the output, not committed"
+    assert first.metrics.queries["q"].arrived == 1
+    clock[0] = 20_000_000
+    first._due_at["slow"] = 0.0
+    first._take_rounds([delivered(2)])
+    assert latencies_s(first) == [20, 20]
+    first._take_rounds([delivered(3)])
+    first.close()
+
+    again = opened()  # killed before the output committed round 3
+    assert latencies_s(again) == [20, 20]
+    assert again._begin_lane(1, 0) == 2
+    clock[0] = 40_000_000
+    again._take_rounds([delivered(3), delivered(4)])
+    assert latencies_s(again) == [20, 20]
+    close_epoch(again, 4)
+    again.close()
+    assert latencies_s(again) == [20, 20, 40, 40]
+    assert again.metrics.queries["q"].arrived == 4
+    assert latencies_s(opened()) == [20, 20, 40, 40], "the sink log has them"

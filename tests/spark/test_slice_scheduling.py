@@ -26,7 +26,7 @@ from kigen.lifetimes import StreamInput, TaskRuntime
 from kigen.plan import bind
 from kigen.plan.tasks import extract_tasks
 from kigen.schedule import PolicySettings
-from kigen.spark.admission.live_queues import queue_of
+from kigen.spark.admission.live_queues import queue_of, spans
 from kigen.spark.admission.offsets import initial_offset
 from kigen.spark.admission.reader import AdmissionReader
 from kigen.spark.admission.slice_scheduling import SliceScheduling
@@ -103,7 +103,7 @@ class Play:
             for name, found in once[0].items():
                 self.lines[name] += found
             self.metrics.step(self.spec.app, once[1])
-            self.metrics.committed(self.spec.app, once[1], now_us)
+            self.metrics.committed(self.spec.app, once[1], now_us, once[1]["counts"])
             self.finished = once[1]["finished"]
             self.committed = Committed(seq, now_us, {task: once[1]["next_event_us"]})
             return {**json.loads(payload), "note": once[1]}
@@ -159,7 +159,7 @@ def _frequent_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     range_reader._SOURCES.clear()
 
 
-@pytest.mark.parametrize(("policy", "seed"), [("mqt", 0), ("mqt", 1), ("mandf", 2), ("admandf", 3)])
+@pytest.mark.parametrize(("policy", "seed"), [("mqt", 0), ("mqt", 1), ("mandf", 2), ("admandf", 3), ("salvage", 4)])
 def test_every_query_gets_the_lines_it_would_get_alone(tmp_path: Path, policy: str, seed: int) -> None:
     """Under overload (40 ms per tuple, 40 per second), with restarts and replays and without drops, all lines come."""
     play = Play(tmp_path, app_text(seconds=6), policy, seed)
@@ -193,28 +193,37 @@ def test_slices_after_the_first_never_lead_and_time_is_told_in_order(tmp_path: P
 def evictions(play: Play, got: dict[str, Any], gone: list[dict[str, set[int]]]) -> None:
     """Returns the offsets of the tuples that each slice skips."""
     for place, mine in enumerate([got, *got.get("slices", ())]):
-        for stream, (first, end) in mine["shed"].items():
-            gone[place].setdefault(stream, set()).update(range(first, end))
+        for stream, bounds in mine["shed"].items():
+            for first, end in spans(bounds):
+                gone[place].setdefault(stream, set()).update(range(first, end))
 
 
-@pytest.mark.parametrize(("policy", "seed"), [("mqt", 0), ("mqt", 1), ("admandf", 2)])
+@pytest.mark.parametrize(("policy", "seed"), [("mqt", 0), ("mqt", 1), ("admandf", 2), ("salvage", 3), ("salvage", 4)])
 def test_a_buffer_drops_for_the_queries_whose_slices_had_not_run(tmp_path: Path, policy: str, seed: int) -> None:
-    """What is dropped for a query is absent from the windows of that query alone: its lines are those of the rest."""
-    play = Play(tmp_path, app_text("BUFFER 30", seconds=6), policy, seed)
+    """What is dropped for a query is absent from the windows of that query alone: its lines are those of the rest.
+
+    Slices cost more the wider their windows are. `salvage` refuses tuples and takes later ones, also after a restart.
+    """
+    play = Play(tmp_path, app_text("BUFFER 30", seconds=8), policy, seed)
     gone: list[dict[str, set[int]]] = [{} for _ in WINDOWS]
-    now = 0
+    now, holes, restarts = 0, 0, 0
     while not play.finished:
         got = play.batch(now)
-        ran = sum(counts["in"] for counts in got["note"]["counts"].values()) if got else 0
-        now += 50_000 + 25_000 * ran // len(WINDOWS)
+        counts = got["note"]["counts"] if got else {}
+        ran = sum(share * counts[f"q{i}"]["in"] for i, share in enumerate((0.05, 0.05, 0.3, 0.6)) if counts)
+        now += 50_000 + int(40_000 * ran)
         if got:
             evictions(play, got, gone)
-        if play.rng.random() < 0.05:
+        skipped = any("skipped" in at for queue in play.offset.queues.values() for at in queue.values())
+        holes += skipped
+        if play.rng.random() < (0.3 if skipped else 0.05):
             play.restart()
+            restarts += skipped
     dropped = [play.metrics.queries[f"q{i}"].dropped for i in range(4)]
     assert dropped == [sum(map(len, mine.values())) for mine in gone]
     assert dropped == sorted(dropped)
     assert dropped[-1] >= dropped[0] + 20, dropped
+    assert (holes > 0, restarts > 0) == (policy == "salvage",) * 2
     total = sum(source.total() or 0 for source in play.sources.values())
     assert [play.metrics.queries[f"q{i}"].arrived for i in range(4)] == [total] * 4
     for place, query in enumerate(play.spec.app.queries):

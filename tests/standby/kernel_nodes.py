@@ -158,6 +158,8 @@ class KernelRun:
             for stream, at in places.items():
                 off[stream] = min(off.get(stream, at), at)
         self._links.on_commit(off, off)
+        if self._links.on_epoch is not None:
+            self._links.on_epoch()
 
     def _next(self, link: Link, task: str, streams: tuple[str, ...]) -> dict[str, int]:
         """Chooses where the batch ends: anywhere up to what is there."""

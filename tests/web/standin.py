@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
 from kigen.connectors.changes_log import ChangesLog
+from kigen.engine.apps import read_app
+from kigen.engine.changes.live import AppChange, LiveChanges
 from kigen.engine.ingest import Ingest
+from kigen.engine.options import RunOptions
 from kigen.engine.progress import Progress, QueryProgress
 from kigen.plan import bind
+from kigen.plan.logical import App
 
 APP = """CREATE STREAM posted (k STRING, v DOUBLE) BUFFER 1000 FROM http ();
 CREATE STREAM cars (id BIGINT) FROM synthetic (rate = 1);
@@ -24,6 +29,23 @@ class StandIn:
         self.ingest: Ingest | None = Ingest(self.app, folder / "ck", folder / "scratch", syncs=False, drain=False)
         self.flows = True
         self.followed: dict[str, ChangesLog] = {}
+        self.options = RunOptions()
+        self.changes = LiveChanges(self, read_app)
+        self.pause = threading.Event()  # a change waits for it
+        self.pause.set()
+        self.asked = threading.Event()
+
+    def change_to(self, declared: App, replay_us: int | None = None, plan: bool = False) -> AppChange:
+        self.asked.set()
+        assert self.pause.wait(20)
+        queries = [{"query": q.name, "action": "keep"} for q in declared.queries]
+        if not plan:
+            self.app = declared
+        return AppChange(not plan, queries, [], 0.25, "a table\n")
+
+    def save(self, to: str | Path) -> dict[str, Any]:
+        about = {"queries": ["hot"], "batch": 3, "outputs": {"hot output": {"bytes": 7}}, "paused_s": 0.5}
+        return {**about, "reads_in_place": {"cars": {"connector": "csv", "path": "cars.csv"}}}
 
     @property
     def progress(self) -> Progress:

@@ -9,3 +9,4 @@ CREATE QUERY distinct_values AS SELECT k, COUNT(DISTINCT a) AS n, SUM(DISTINCT b
 CREATE QUERY filtered AS SELECT COUNT(*) FILTER (WHERE ok) AS good, SUM(a) FILTER (WHERE ok) AS sum_good, last(a) FILTER (WHERE ok) AS latest FROM s [ROWS 9];
 CREATE QUERY spread AS SELECT stddev(a) AS sd, var_pop(b) AS v, bool_and(ok) AS fine, median(a) AS middle, quantile_cont(b, 0.9) AS most FROM s [ROWS 9];
 CREATE QUERY chosen AS SELECT arg_max(k, a) AS best, first(k) AS oldest, string_agg(k, '; ' ORDER BY a DESC) AS names FROM s [ROWS 9];
+CREATE QUERY listed AS SELECT k, list(a ORDER BY b DESC) FILTER (WHERE a > 0) AS amounts FROM s [ROWS 9] GROUP BY k;

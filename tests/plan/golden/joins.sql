@@ -11,3 +11,4 @@ CREATE QUERY keyed AS SELECT a.x FROM a [NOW] JOIN c [NOW] ON a.p = c.y AND a.x 
 CREATE QUERY merged AS SELECT * FROM a [NOW] JOIN c [NOW] USING (x);
 CREATE QUERY crossed AS SELECT a.x, q FROM a [NOW] CROSS JOIN b [NOW];
 CREATE QUERY self AS SELECT one.x, two.x FROM a [ROWS 10] AS one, a [ROWS 10] AS two WHERE one.x < two.x;
+CREATE QUERY parts AS SELECT a.x, part FROM a [ROWS 10], UNNEST([a.x, a.x + 1]) AS u(part), b [NOW] WHERE a.p > 1 AND part = b.y;
