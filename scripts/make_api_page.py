@@ -54,7 +54,7 @@ spark = engine.spark
 ```
 """
 FUNCTIONS = ("check", "explain")
-CLASSES = ("Engine", "RunOptions", "RunResult", "Run", "Progress", "QueryProgress")
+CLASSES = ("Engine", "RunOptions", "RunResult", "Run", "AppChange", "Progress", "QueryProgress")
 ATTRIBUTES_ONLY = ("RunOptions",)  # its properties are for the engine
 _SECTION = re.compile(r"^(Args|Attributes|Raises):$")
 _ENTRY = re.compile(r"^    (\w[\w, ]*): (.*)$")
@@ -79,7 +79,7 @@ def page() -> str:
 def _class(name: str) -> str:
     cls = getattr(kigen, name)
     out = [f"## {name}\n", _docstring(cls)]
-    for member, value in vars(cls).items():
+    for member, value in members(cls).items():
         if member.startswith("_") or not inspect.getdoc(value) or name in ATTRIBUTES_ONLY:
             continue
         if inspect.isfunction(value):
@@ -88,6 +88,15 @@ def _class(name: str) -> str:
             returned = _annotation(inspect.signature(_getter(value)).return_annotation)
             out.append(f"### {name}.{member}\n\n```python\n{member}: {returned}\n```\n\n{_docstring(value)}")
     return "\n".join(out)
+
+
+def members(cls: type) -> dict[str, Any]:
+    """Returns the members of a class and of its bases in Kigen."""
+    bases = [base for base in cls.__mro__ if base.__module__.startswith("kigen")]
+    found: dict[str, Any] = {}
+    for base in bases:
+        found |= {name: value for name, value in vars(base).items() if name not in found}
+    return found
 
 
 def _getter(value: property) -> Any:
@@ -105,8 +114,9 @@ def _signature(function: Any) -> str:
     for name, parameter in signature.parameters.items():
         if name == "self":
             continue
-        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in shown:
+        if parameter.kind is parameter.KEYWORD_ONLY and not any(part.startswith("*") for part in shown):
             shown.append("*")
+        name = f"*{name}" if parameter.kind is parameter.VAR_POSITIONAL else name
         default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
         shown.append(f"{name}: {_annotation(parameter.annotation)}{default}")
     returned = _annotation(signature.return_annotation)

@@ -53,7 +53,7 @@ if [ ! -x .venv/bin/python ]; then
     say "could not create a virtual environment. Install python3-venv (Debian: apt-get install python3-venv) and run this again." >&2; exit 1; }
 fi
 say "installing packages (a few minutes the first time: Spark is large)"
-.venv/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[delta,dev,docs,kafka,mqtt,nodes,picture,postgres,web]' -e lab
+.venv/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[delta,dev,docs,kafka,mqtt,nodes,picture,postgres,web]' -e 'lab[connectors]'
 .venv/bin/python -m compileall -q src lab/src || true
 bash scripts/kafka-broker.sh fetch || say "no Kafka for the tests: tests/kafka will fail, everything else works"
 say "warming up Spark (once, half a minute)"

@@ -1,40 +1,33 @@
-"""Appends vehicles to data/vehicles.jsonl, some fifty a second, until it is stopped. Now and then it rotates the file."""
+"""Sends vehicles to the topic `vehicles` until it is stopped: produce.py BROKERS [SECONDS]. Creates the topics."""
 
 from __future__ import annotations
 
 import json
-import os
-import random
 import sys
-import time
-from datetime import UTC, datetime
-from pathlib import Path
 
-FILE = Path(__file__).parent / "data" / "vehicles.jsonl"
-LANES = ("left", "middle", "right")
-ROTATE_EVERY = 1000  # rows
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from vehicles import LANES, vehicles
+
+TOPICS = ("vehicles", "alarms")
 
 
-def produce(seconds: float) -> int:
-    """Writes for so many seconds; returns how many rows it wrote."""
-    FILE.parent.mkdir(exist_ok=True)
-    chance, rows, until = random.Random(7), 0, time.monotonic() + seconds
-    while time.monotonic() < until:
-        lane = chance.choice(LANES)
-        row = {
-            "id": chance.randrange(500),
-            "lane": lane,
-            "speed": round(chance.gauss(90 + 15 * LANES.index(lane), 15), 1),
-            "at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        }
-        with open(FILE, "a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
-        rows += 1
-        if rows % ROTATE_EVERY == 0:
-            os.replace(FILE, f"{FILE}.{rows // ROTATE_EVERY}")
-        time.sleep(0.02)
-    return rows
+def create_topics(brokers: str) -> None:
+    """Creates the topics of the demo, with two partitions each."""
+    admin = AdminClient({"bootstrap.servers": brokers})
+    for future in admin.create_topics([NewTopic(topic, 2, 1) for topic in TOPICS]).values():
+        future.result(30)
+
+
+def produce(brokers: str, seconds: float) -> None:
+    """Sends for so many seconds."""
+    producer = Producer({"bootstrap.servers": brokers, "linger.ms": 5})
+    for row in vehicles(seconds):
+        producer.produce("vehicles", json.dumps(row).encode(), partition=LANES.index(row["lane"]) % 2)
+        producer.poll(0)
+    producer.flush(10)
 
 
 if __name__ == "__main__":
-    produce(float(sys.argv[1]) if len(sys.argv) > 1 else 1e9)
+    create_topics(sys.argv[1])
+    produce(sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 1e9)
