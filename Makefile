@@ -14,7 +14,7 @@ setup:           ## create .venv with the command at .venv/bin/kigen, and instal
 demo: setup      ## run the rooms example, show its results and draw their lifetimes
 	@bash examples/rooms/demo.sh
 
-demo-live: setup ## run the live example: a producer appends to a file, and results appear as they become true
+demo-live: setup ## run the live example: a Kafka broker, a producer of vehicles, alarms in a topic, averages in the terminal
 	@bash examples/live/demo.sh
 
 check: setup     ## check lint, types and the layers of packages
@@ -24,17 +24,17 @@ check: setup     ## check lint, types and the layers of packages
 	$(VENV)/python -m pytest -q tests/architecture
 
 test: check fast ## run the checks and all tests, as CI does
-	$(VENV)/python -m pytest -q tests/spark tests/engine tests/cli tests/nodes tests/standby_nodes tests/docs tests/packaging
+	$(VENV)/python -m pytest -q -n 2 --dist loadfile tests/spark tests/engine tests/cli tests/nodes tests/standby_nodes tests/docs tests/packaging
 
 fast: setup      ## run the tests without Spark; those that wait for processes run one after another
 	$(VENV)/python -m pytest -q -n auto --dist worksteal --ignore=tests/queue --ignore=tests/links --ignore=tests/standby --ignore=tests/kafka --ignore=tests/mqtt --ignore=tests/web --ignore=tests/spark --ignore=tests/engine --ignore=tests/cli --ignore=tests/nodes --ignore=tests/standby_nodes --ignore=tests/soak --ignore=tests/architecture --ignore=tests/docs --ignore=tests/packaging
 	$(VENV)/python -m pytest -q tests/queue tests/links tests/standby tests/kafka tests/mqtt tests/web
 
-soak: setup      ## run the long tests: 5,000 random queries, 100 kills, 100 killed leaders
-	KIGEN_SOAK=1 $(VENV)/python -m pytest -q --timeout=0 tests/soak tests/nodes tests/standby_nodes tests/standby tests/protocol tests/schedule tests/queue tests/links tests/spark/test_http_kill.py
+soak: setup      ## run the long tests: 5,000 random apps of each kind, 100 kills, ten each over HTTP and Kafka, 100 killed leaders
+	KIGEN_SOAK=1 $(VENV)/python -m pytest -q --timeout=0 tests/soak tests/nodes tests/standby_nodes tests/standby tests/protocol tests/schedule tests/queue tests/links tests/spark/test_http_kill.py tests/spark/test_kafka_run.py
 
 bench: setup     ## run the short form of all benchmarks: over an hour, on an otherwise idle machine
-	for name in floor latency lifetimes joins shared-joins deadlines links placement nodes standby; do $(VENV)/kigen bench $$name --quick || exit 1; done
+	for name in floor latency lifetimes joins shared-joins deadlines links placement nodes standby connectors; do $(VENV)/kigen bench $$name --quick || exit 1; done
 
 clean:           ## remove everything that make created
 	rm -rf .venv build dist out .mypy_cache .ruff_cache .pytest_cache
