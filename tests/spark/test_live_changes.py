@@ -60,7 +60,7 @@ def numbers(path: Path) -> list[int]:
 @pytest.mark.timeout(300)
 def test_queries_come_and_go_while_tuples_are_pushed(engine: Engine, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    options = {"checkpoint": tmp_path / "ck", "output": out, "keep_changes_s": 60, "keep_results": False}
+    options = {"checkpoint": tmp_path / "ck", "output": out, "keep_changes_s": 600, "keep_results": False}
     run = engine.start(text=POSTED, base=tmp_path, **options)  # type: ignore[arg-type]
     totals = run.subscribe("total")
     try:
@@ -91,6 +91,8 @@ def test_queries_come_and_go_while_tuples_are_pushed(engine: Engine, tmp_path: P
             until(lambda: numbers(out / "seen.csv")[-1] > before + 20, run)
             assert list(run.report_so_far()["queries"]) == ["seen", "total"]
         until(lambda: len(numbers(out / "seen.csv")) == sent[0], run)
+        # `total` may run in another lane, whose worker starts later than that of `seen` after a change.
+        until(lambda: [row["n"] for row in run.current("total")] == sent, run)
     finally:
         run.stop()
     assert numbers(out / "seen.csv") == list(range(sent[0])), "every tuple once, in order"
@@ -99,7 +101,7 @@ def test_queries_come_and_go_while_tuples_are_pushed(engine: Engine, tmp_path: P
     assert second == [2 * n for n in range(second[0] // 2, second[0] // 2 + len(second))]
     assert numbers(out / "twice.csv") == second, "its output stays"
     counts = [change["n"] for change in totals if change["_op"] == "insert"]
-    assert counts == list(range(1, sent[0] + 1)) or counts[-1] == sent[0], "a reader goes on over the changes"
+    assert counts == list(range(1, sent[0] + 1)), "a reader goes on over the changes"
     print(f"paused: add {added.paused_s:.2f} s, change {changed.paused_s:.2f} s")
 
 
