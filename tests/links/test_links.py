@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import random
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
+from kigen_lab.servers.ports import free_ports
 from links.children import SOAK, start
 from links.reference import SCHEMA, SECURITY, batch, ids
 
@@ -25,12 +25,6 @@ from kigen.queue import BadRequest, Fenced, OffsetTrimmed, Queue, QueueFull, Que
 
 TOKEN = "a token of enough letters"
 IMPATIENT = Patience(patience_s=0.0, call_s=5.0)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
@@ -331,7 +325,7 @@ def test_token_and_tls(queue: Queue, tmp_path: Path) -> None:
 
 def test_nobody_there_is_said_plainly() -> None:
     with (
-        Link(f"127.0.0.1:{free_port()}", SECURITY, patience=Patience(patience_s=0.2)) as link,
+        Link(f"127.0.0.1:{free_ports(1)[0]}", SECURITY, patience=Patience(patience_s=0.2)) as link,
         pytest.raises(LinkDown, match="is it running"),
     ):
         link.status("s")
@@ -339,7 +333,7 @@ def test_nobody_there_is_said_plainly() -> None:
 
 def test_a_queue_that_forgot_is_noticed() -> None:
     """The server returns with an empty queue: the writer must report it."""
-    port = free_port()
+    (port,) = free_ports(1)
     with Queue("s", SCHEMA) as first, LinkServer([first], f"127.0.0.1:{port}", SECURITY) as server:
         link = Link(str(server.address), SECURITY)
         writer = LinkWriter(link, "s")
@@ -364,7 +358,7 @@ def end(child: subprocess.Popen[bytes]) -> None:
 def test_kills_of_server_and_writer(seed: int, tmp_path: Path) -> None:
     """Both sides die by SIGKILL at random moments and start again; a reader gets every tuple once, in order."""
     rng = random.Random(seed)
-    address, total = f"127.0.0.1:{free_port()}", 60_000
+    address, total = f"127.0.0.1:{free_ports(1)[0]}", 60_000
     server = start("server", str(tmp_path), address)
     writer = start("writer", address, str(total), str(seed))
     got: list[int] = []

@@ -4,13 +4,13 @@ meanwhile."""
 from __future__ import annotations
 
 import random
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from kigen_lab.servers.ports import free_ports
 from links.reference import SCHEMA, SECURITY, batch, ids
 
 from kigen.links import LinkServer, Relay
@@ -19,17 +19,14 @@ from kigen.queue import ENDED, OffsetTrimmed, Queue, QueueError, QueueSettings
 
 
 def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    return f"127.0.0.1:{free_ports(1)[0]}"
 
 
 def until(there: Callable[[], bool], what: str) -> None:
-    for _ in range(2000):
-        if there():
-            return
+    end = time.monotonic() + 120
+    while not there():
+        assert time.monotonic() < end, f"not within 120 s: {what}"
         time.sleep(0.01)
-    pytest.fail(f"not within 20 s: {what}")
 
 
 def upstream(folder: Path) -> Queue:

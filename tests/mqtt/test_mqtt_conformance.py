@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,26 +23,29 @@ class Subscriber:
     def __init__(self, port: int, topic: str) -> None:
         self.lines: dict[str, bytes] = {}
         self.retained: dict[str, bytes] = {}
-        self._count = 0
+        self._marker, self._marked = f"{topic}/all of it", threading.Event()
         self._client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
         self._client.on_message = self._arrived
         self._client.connect("127.0.0.1", port)
-        self._client.subscribe([(topic, SubscribeOptions(qos=1)), (f"{topic}/#", SubscribeOptions(qos=1))])
+        subscribed = threading.Event()
+        self._client.on_subscribe = lambda *_: subscribed.set()
         self._client.loop_start()
-        time.sleep(0.1)
+        self._client.subscribe([(topic, SubscribeOptions(qos=1)), (f"{topic}/#", SubscribeOptions(qos=1))])
+        assert subscribed.wait(120)
 
     def _arrived(self, client: Any, user: Any, message: mqtt.MQTTMessage) -> None:
+        if message.topic == self._marker:
+            self._marked.set()
+            return
         about = dict(message.properties.UserProperty)
         self.lines[about["sequence"]] = message.payload
         self.retained[message.topic] = message.payload
-        self._count += 1
 
     def read(self, keyed: bool) -> list[dict[str, Any]]:
-        """Returns all rows, or those that are true now, once no more come."""
-        seen = -1
-        while seen != self._count:
-            seen = self._count
-            time.sleep(0.15)
+        """Returns all rows that the broker has, or those that are true now: they come before the marker does."""
+        self._marked.clear()
+        self._client.publish(self._marker, b"", qos=1)
+        assert self._marked.wait(120)
         return [json.loads(p) for p in (self.retained if keyed else self.lines).values() if p]
 
     def close(self) -> None:

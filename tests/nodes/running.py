@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,23 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kigen_lab.servers.ports import free_ports
+
 from kigen.cli.nodes.placing import load_nodes
 from kigen.cli.nodes.status_command import ask
 
 KIGEN = [sys.executable, "-m", "kigen.cli.main"]
 SMALL = {"KIGEN_BATCH_ROWS": "25"}  # so that a csv file takes many batches, and something can happen in between
 PATIENCE_S = 240.0
-
-
-def free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 def nodes_text(names: str, rest: str) -> str:

@@ -40,7 +40,7 @@ def test_mqtt(check: Callable[[ReceiverCase], None], tmp_path: Path) -> None:
     def publish(queue: IngestQueue, rows: Sequence[tuple[Any, ...]]) -> None:
         nonlocal subscribed
         if not subscribed:  # the broker keeps messages only for those who have subscribed once
-            time.sleep(0.5)
+            broker.await_subscriptions(1)
             subscribed = True
         broker.publish(*((f"rooms/{room}", json.dumps({"n": n})) for room, n in rows))
 

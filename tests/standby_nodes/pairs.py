@@ -15,7 +15,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from nodes.running import Up, drained, free_ports
+from kigen_lab.servers.ports import free_ports
+from nodes.running import Up, drained
 from spark.rooms import bags
 
 from kigen.cli.nodes.placing import load_nodes

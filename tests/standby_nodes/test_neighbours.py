@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodes.running import free_ports
+from kigen_lab.servers.ports import free_ports
 from standby_nodes.pairs import Pair, lines
 
 from kigen.placement.from_plan import name_operators

@@ -16,28 +16,17 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from kigen_lab.servers.errors import ServerMissing
+from kigen_lab.servers.ports import free_ports
 
 SCRIPT = Path(__file__).resolve().parents[4] / "scripts" / "kafka-broker.sh"
-
-
-def free_ports() -> int:
-    """Returns a port such that it and the next are free."""
-    while True:
-        with socket.socket() as one, socket.socket() as two:
-            one.bind(("127.0.0.1", 0))
-            port = int(one.getsockname()[1])
-            try:
-                two.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
-            return port
 
 
 class Broker:
     """One node, with its data in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._port = folder, free_ports()
+        self._folder = folder
+        self._port, _ = free_ports(2)  # the second is the controller's
         self.address = f"127.0.0.1:{self._port}"
         self._pid: int | None = None
 

@@ -12,27 +12,23 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from kigen_lab.servers.errors import ServerMissing
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+from kigen_lab.servers.ports import free_ports
 
 
 class Mosquitto:
     """Starts and stops the broker; what it must keep survives in its folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.port = free_port()
+        (self.port,) = free_ports(1)
         program = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
         if not Path(program).exists():
             raise ServerMissing("mosquitto is missing: run 'make setup' (Debian: apt-get install mosquitto)")
         config = folder / "mosquitto.conf"
         config.write_text(
             f"listener {self.port} 127.0.0.1\nallow_anonymous true\nuser root\nmax_queued_messages 0\n"
-            f"persistence true\npersistence_location {folder}/\n"
+            f"persistence true\npersistence_location {folder}/\nlog_type subscribe\nlog_dest file {folder}/subscribed\n"
         )
+        self._subscribed = folder / "subscribed"
         self._command = [program, "-c", str(config)]
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
@@ -43,7 +39,7 @@ class Mosquitto:
 
     def start(self) -> None:
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        until = time.monotonic() + 20
+        until = time.monotonic() + 120
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
@@ -55,7 +51,18 @@ class Mosquitto:
     def stop(self) -> None:
         assert self._process is not None
         self._process.terminate()
-        self._process.wait(10)
+        self._process.wait(120)
+
+    def subscriptions(self) -> int:
+        """Returns how often a client has subscribed: a message reaches only those who have."""
+        return len(self._subscribed.read_text().splitlines()) if self._subscribed.exists() else 0
+
+    def await_subscriptions(self, count: int) -> None:
+        """Waits until clients have subscribed that often, counted from the first start."""
+        until = time.monotonic() + 120
+        while self.subscriptions() < count:
+            assert time.monotonic() < until, f"{self.subscriptions()} of {count} subscriptions"
+            time.sleep(0.01)
 
     def publish(self, *messages: tuple[str, str], retain: bool = False) -> None:
         """Publishes messages with QoS 1, and returns when the broker has them."""
@@ -65,6 +72,6 @@ class Mosquitto:
         client.loop_start()
         sent = [client.publish(topic, payload, qos=1, retain=retain) for topic, payload in messages]
         for one in sent:
-            one.wait_for_publish(20)
+            one.wait_for_publish(120)
         client.disconnect()
         client.loop_stop()

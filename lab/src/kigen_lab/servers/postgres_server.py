@@ -6,7 +6,6 @@ import glob
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,6 +15,7 @@ from typing import Any
 import psycopg
 
 from kigen_lab.servers.errors import ServerMissing
+from kigen_lab.servers.ports import free_ports
 
 
 class PostgresServer:
@@ -29,9 +29,7 @@ class PostgresServer:
             nobody = pwd.getpwnam("nobody")
             os.chown(self.home, nobody.pw_uid, nobody.pw_gid)
             self._as = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        (self.port,) = free_ports(1)
         self._process: subprocess.Popen[bytes] | None = None
         self._run(
             "initdb", "-D", str(self.home / "data"), "-U", "kigen", "-A", "trust", "-N", "--no-locale", "-E", "UTF8"
@@ -71,7 +69,7 @@ class PostgresServer:
                 stderr=log,
                 **self._as,
             )
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while True:
             try:
                 psycopg.connect(self.url, connect_timeout=2).close()

@@ -8,7 +8,6 @@ once. Kigen writes in transactions, exactly once; bytewax does not.
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from kigen_lab.bench.connectors.progress import wait_for
 from kigen_lab.bench.connectors.topics import LEAST_SPEED, PARTITIONS, CommittedRows, HiddenCars, TopicEnds, messages
 from kigen_lab.bench.worker import ContestantFailed
 from kigen_lab.servers.kafka_broker import Broker
+from kigen_lab.servers.ports import free_ports
 
 _SETTLE_S = 1.0  # between the first cars and the many
 _APP = """
@@ -63,7 +63,7 @@ def bytewax_rate(broker: Broker, topic: str, processes: int, rows: int, early: i
         "KIGEN_BENCH_TOPIC": topic,
         "KIGEN_BENCH_TARGET": target,
     }
-    addresses = ";".join(f"127.0.0.1:{port}" for port in _free_ports(processes))
+    addresses = ";".join(f"127.0.0.1:{port}" for port in free_ports(processes))
     running = []
     with open(folder / "bytewax.log", "ab") as log:
         for place in range(processes):
@@ -92,13 +92,3 @@ def _require_running(running: list[subprocess.Popen[bytes]], folder: Path) -> No
 def _require(found: int, selected: int, name: str) -> None:
     if found != selected:
         raise ContestantFailed(f"{name}: the output has {found:,} rows, not {selected:,}")
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [int(one.getsockname()[1]) for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports

@@ -8,7 +8,6 @@ cost. The app is in kigen_lab.bench.nodes.app. Invariant: combinations differ in
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -33,6 +32,7 @@ from kigen_lab.bench.nodes.app import (
 from kigen_lab.bench.worker import ContestantFailed
 from kigen_lab.bench.workspace import workspace
 from kigen_lab.plans.paper_example import paper_example
+from kigen_lab.servers.ports import free_ports
 from kigen_lab.simulate.nodes.cost_jitter import Jitter
 from kigen_lab.simulate.nodes.model import singles
 from kigen_lab.simulate.nodes.node_simulation import MakePolicy, simulate_nodes
@@ -116,7 +116,8 @@ class NodesBench:
     def _up(self, folder: Path, o3: str, policy: str) -> dict[str, Any]:
         folder.mkdir(parents=True)
         (folder / "app.cql").write_text(app_text(self.settings, o3), encoding="utf-8")
-        (folder / "nodes.toml").write_text(nodes_text(self.settings, o3, free_ports()), encoding="utf-8")
+        one, other = free_ports(2)
+        (folder / "nodes.toml").write_text(nodes_text(self.settings, o3, (one, other)), encoding="utf-8")
         command = [sys.executable, "-m", "kigen.cli.main", "up", "app.cql", "--nodes", "nodes.toml", "--policy", policy]
         command += ["--report", "report.json", "--output", "out"]
         with open(folder / "up.log", "wb") as log:
@@ -169,13 +170,6 @@ def _share(query: dict[str, Any]) -> float:
 def broken_order(cells: list[dict[str, Any]]) -> list[str]:
     """Returns where a combination is not below the next one in the paper's order."""
     return [f"{a['label']} >= {b['label']}" for a, b in pairwise(cells) if a["late"] >= b["late"]]
-
-
-def free_ports() -> tuple[int, int]:
-    with socket.socket() as one, socket.socket() as other:
-        for probe in (one, other):
-            probe.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1]), int(other.getsockname()[1])
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from kigen.placement.from_plan import name_operators
 from kigen.plan import bind
 from kigen.queue import QueueError
 from kigen_lab.bench.worker import ContestantFailed
+from kigen_lab.servers.ports import free_ports
 
 Reports = dict[str, dict[str, Any]]
 _PATIENCE_S = 600.0
@@ -95,7 +95,7 @@ class Pipeline:
         self, folder: Path, contestant: Contestant, query: str, rate: float, seed: int, silence_s: float
     ) -> None:
         self._folder = folder
-        up, mid, other, down = _free_ports(4)
+        up, mid, other, down = free_ports(4)
         self._addresses = {
             "up": up,
             "mid": mid,
@@ -243,14 +243,3 @@ def _nodes_text(contestant: Contestant, app: str, ports: tuple[int, ...], silenc
     ]
     lines += [f'[operators."{name}"]\nnodes = ["mid"]' for name in name_operators(bind(app)).values()]
     return "\n".join(lines) + "\n"
-
-
-def _free_ports(count: int) -> tuple[int, ...]:
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return tuple(int(probe.getsockname()[1]) for probe in probes)
-    finally:
-        for probe in probes:
-            probe.close()
