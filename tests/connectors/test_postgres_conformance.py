@@ -10,7 +10,7 @@ from kigen_lab.servers.postgres_server import PostgresServer
 
 from kigen.testing.connector import SINK_CHECKS, SinkCase, Target
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from kigen.connectors.table.versions import KeptTable, TableVersions
 from kigen.plan.binder import bind
 from kigen.plan.logical import SourceStream
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(400)
 COLUMNS = '"Room" STRING, floor BIGINT, width DOUBLE, warm BOOLEAN, since TIMESTAMP'
 
 

@@ -48,4 +48,4 @@ def test_the_page_is_followed(tmp_path: Path) -> None:
     assert "17 passed" in done.stdout
     (tmp_path / "app.cql").write_text(APP, encoding="utf-8")
     checked = [sys.executable, "-c", "import kigen; kigen.check('app.cql')"]
-    subprocess.run(checked, cwd=tmp_path, env=environment, check=True, timeout=100)
+    subprocess.run(checked, cwd=tmp_path, env=environment, check=True, timeout=240)

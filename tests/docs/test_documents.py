@@ -111,7 +111,7 @@ def test_the_tutorial_can_be_followed(
     app.write_text(rooms, encoding="utf-8")
     assert "1 stream, 1 query, no errors" in run_kigen(check, tmp_path)
     app.write_text(rooms.replace("AVG(temp) AS", "AVG(tmp) AS"), encoding="utf-8")
-    wrong = subprocess.run([KIGEN, "check", app], capture_output=True, text=True, timeout=60, check=False)
+    wrong = subprocess.run([KIGEN, "check", app], capture_output=True, text=True, timeout=240, check=False)
     assert wrong.returncode == 2
     assert "did you mean temp?" in wrong.stdout + wrong.stderr
 

@@ -128,12 +128,12 @@ def test_a_listener_may_end_its_own_thread() -> None:
     ready = threading.Event()
 
     def listen(progress: Progress) -> None:
-        ready.wait(10)
+        ready.wait(120)
         heard.append(progress)
         made[0].close()
 
     made.append(ProgressThread(listen, lambda: NOTHING, 0.01))
     ready.set()
-    made[0]._thread.join(10)
+    made[0]._thread.join(120)
     assert not made[0]._thread.is_alive()
     assert heard == [NOTHING, NOTHING], "once, and once at the end"

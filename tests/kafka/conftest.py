@@ -19,7 +19,7 @@ class MockCluster:
 
     def __init__(self, brokers: int = 1) -> None:
         self._host = Producer({"test.mock.num.brokers": brokers, "log_level": 0})
-        self.brokers = ",".join(f"{b.host}:{b.port}" for b in self._host.list_topics(timeout=10).brokers.values())
+        self.brokers = ",".join(f"{b.host}:{b.port}" for b in self._host.list_topics(timeout=60).brokers.values())
         self._producer = Producer({"bootstrap.servers": self.brokers, "log_level": 0, "linger.ms": 1})
 
     def send(self, topic: str, value: Any, partition: int = 0, **more: Any) -> None:
@@ -28,11 +28,11 @@ class MockCluster:
         self._producer.produce(topic, body, partition=partition, **more)
 
     def flush(self) -> None:
-        assert self._producer.flush(10) == 0
+        assert self._producer.flush(60) == 0
 
     def transactional(self, name: str) -> Any:
         producer = Producer({"bootstrap.servers": self.brokers, "log_level": 0, "transactional.id": name})
-        producer.init_transactions(10)
+        producer.init_transactions(60)
         return producer
 
     def source(

@@ -71,7 +71,7 @@ class Run:
                     self.lines[query] += table.to_pylist()
         return True
 
-    def until(self, done: Any, within_s: float = 20.0) -> None:
+    def until(self, done: Any, within_s: float = 120.0) -> None:
         until = time.monotonic() + within_s
         while not done():
             assert time.monotonic() < until, f"{ {q: len(rows) for q, rows in self.lines.items()} }"

@@ -116,7 +116,7 @@ def test_a_follower_without_patience_gives_a_broken_server_one_more_try_at_once(
     queue: Queue, server: LinkServer
 ) -> None:
     queue.append(batch([0]), 0)
-    pauses = Patience(patience_s=0.0, first_s=30.0, call_s=1.0)
+    pauses = Patience(patience_s=0.0, first_s=300.0, call_s=1.0)
     with Link(str(server.address), SECURITY, pauses) as link:
         rows = link.follow(queue.name, 0)
         assert next(rows).count == 1
@@ -124,7 +124,7 @@ def test_a_follower_without_patience_gives_a_broken_server_one_more_try_at_once(
         began = time.monotonic()
         with pytest.raises(LinkDown):
             next(rows)
-        assert time.monotonic() - began < 15, "it waited before the other server could be asked"
+        assert time.monotonic() - began < 200, "it waited before the other server could be asked"
 
 
 def test_long_poll_for_a_batch_and_skip_of_what_was_trimmed(queue: Queue, link: Link) -> None:

@@ -73,7 +73,7 @@ class Up:
 
     def status(self) -> dict[str, Any]:
         command = [*KIGEN, "status", "--nodes", str(self.nodes), "--state", str(self.state), "--format", "json"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
         told: dict[str, Any] = json.loads(done.stdout)
         return told
 

@@ -118,7 +118,7 @@ class Run:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(250)
         if errors:
             raise errors[0]
         return out

@@ -30,7 +30,7 @@ def post(http: httpx.Client, **row: Any) -> None:
 
 
 def await_rows(http: httpx.Client, query: str, wanted: list[list[Any]]) -> str:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 200
     while True:
         found = http.get(f"/queries/{query}").json()
         if sorted(list(row.values()) for row in found["rows"]) == wanted:
@@ -39,7 +39,7 @@ def await_rows(http: httpx.Client, query: str, wanted: list[list[Any]]) -> str:
         time.sleep(0.05)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_relation_is_served_now_and_after_a_restart(engine: Engine, tmp_path: Path) -> None:
     options = {"checkpoint": tmp_path / "ck", "keep_results": False, "keep_changes_s": 60.0}
     run = engine.start(text=APP, **options)

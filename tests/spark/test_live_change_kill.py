@@ -26,11 +26,11 @@ def ask(served: Served, action: str, body: dict[str, object]) -> None:
 
 
 def queries(served: Served) -> list[str]:
-    answer = httpx.get(f"{served.url}/queries", headers={"Authorization": f"Bearer {served.token}"}, timeout=20)
+    answer = httpx.get(f"{served.url}/queries", headers={"Authorization": f"Bearer {served.token}"}, timeout=200)
     return [one["name"] for one in answer.json()["queries"]]
 
 
-@pytest.mark.timeout(600 if _KILLS == 3 else 0)
+@pytest.mark.timeout(1200 if _KILLS == 3 else 0)
 def test_a_change_is_made_or_not(tmp_path: Path) -> None:
     rng = random.Random(19)
     served, made = Served(tmp_path), 0
@@ -41,7 +41,7 @@ def test_a_change_is_made_or_not(tmp_path: Path) -> None:
         sender.start()
         has = False
         for kill in range(_KILLS):
-            goal, until = len(seen(tmp_path)) + 50, time.monotonic() + 120
+            goal, until = len(seen(tmp_path)) + 50, time.monotonic() + 200
             while len(seen(tmp_path)) < goal:
                 assert time.monotonic() < until, served.errors.read_text()
                 time.sleep(0.02)
@@ -57,10 +57,9 @@ def test_a_change_is_made_or_not(tmp_path: Path) -> None:
             if has and not now:
                 pieces.append(numbers(tmp_path / "out" / "more.csv"))
             has = now
-        time.sleep(1)
         sender.done.set()
         sender.join()
-        sent, until = sender.acknowledged * _ROWS, time.monotonic() + 120
+        sent, until = sender.acknowledged * _ROWS, time.monotonic() + 200
         while len(seen(tmp_path)) < sent:
             assert time.monotonic() < until, f"{len(seen(tmp_path))} of {sent}: {served.errors.read_text()}"
             time.sleep(0.1)

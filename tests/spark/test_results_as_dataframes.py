@@ -27,7 +27,7 @@ def options(path: Path, query: str, **more: str) -> dict[str, str]:
     return {"path": str(path), "query": query, **more}
 
 
-@pytest.mark.timeout(250)
+@pytest.mark.timeout(600)
 def test_a_finished_run(engine: Engine, tmp_path: Path) -> None:
     (tmp_path / "readings.csv").write_text(READINGS)
     state = tmp_path / "state"
@@ -52,7 +52,7 @@ def test_a_finished_run(engine: Engine, tmp_path: Path) -> None:
             engine.spark.read.format("kigen").options(**wrong).load().collect()
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(600)
 def test_a_stream_of_results_goes_on_and_restarts(engine: Engine, tmp_path: Path) -> None:
     """The reader is stopped and started while the run goes on: every result is there once."""
     state, seen = tmp_path / "state", list[tuple[int, int]]()
@@ -63,7 +63,7 @@ def test_a_stream_of_results_goes_on_and_restarts(engine: Engine, tmp_path: Path
 
     run = engine.start(text=LIVE, checkpoint=state, keep_changes_s=600, keep_results=False, epoch_s=2)
     try:
-        until = time.monotonic() + 200
+        until = time.monotonic() + 300
         while len(seen) < 300 and time.monotonic() < until:
             frame = engine.spark.readStream.format("kigen").options(**options(state, "seen")).load()
             query = (

@@ -93,7 +93,7 @@ def test_without_a_place_or_a_java_to_compile_spark_keeps_its_own_class(
     assert list((tmp_path / "cache" / "kigen").iterdir()) == []
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_without_java_the_command_says_what_is_needed(tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text("a,ts\n1,2026-01-01T00:00:00Z\n", encoding="utf-8")
     app = tmp_path / "app.cql"

@@ -37,7 +37,7 @@ class StandIn:
 
     def change_to(self, declared: App, replay_us: int | None = None, plan: bool = False) -> AppChange:
         self.asked.set()
-        assert self.pause.wait(20)
+        assert self.pause.wait(120)
         queries = [{"query": q.name, "action": "keep"} for q in declared.queries]
         if not plan:
             self.app = declared

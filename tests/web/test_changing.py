@@ -22,7 +22,7 @@ def server(run: StandIn, tmp_path: Path) -> Iterator[WebServer]:
 @pytest.fixture
 def client(server: WebServer) -> Iterator[httpx.Client]:
     token = server.access.token_file.read_text().strip()
-    with httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {token}"}, timeout=20) as made:
+    with httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {token}"}, timeout=120) as made:
         yield made
 
 
@@ -97,11 +97,11 @@ def test_one_change_at_a_time(run: StandIn, client: httpx.Client) -> None:
     text = "CREATE QUERY more AS SELECT k FROM posted [NOW];"
     first = threading.Thread(target=lambda: answers.append(client.post("/app/add", json={"text": text}).status_code))
     first.start()
-    assert run.asked.wait(20)
+    assert run.asked.wait(120)
     second = client.post("/app/drop", json={"queries": ["cold"]})
     assert (second.status_code, second.headers["retry-after"]) == (503, "2")
     run.pause.set()
-    first.join(20)
+    first.join(120)
     assert answers == [200]
 
 

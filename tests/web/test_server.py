@@ -29,7 +29,7 @@ def token(server: WebServer) -> str:
 
 
 def connect(server: WebServer) -> socket.socket:
-    return socket.create_connection((server.address.host, server.address.port), timeout=10)
+    return socket.create_connection((server.address.host, server.address.port), timeout=120)
 
 
 def test_it_takes_batches_over_one_connection(server: WebServer, run: StandIn) -> None:
@@ -53,7 +53,7 @@ def test_a_client_that_drips_its_head_loses_its_connection(server: WebServer) ->
         slow.setblocking(False)
         is_open = True
         while is_open:
-            assert time.monotonic() - begun < 8
+            assert time.monotonic() - begun < 120
             with suppress(ConnectionError):
                 slow.send(b"G" if time.monotonic() - begun < 0.05 else b"E")
             time.sleep(0.05)
