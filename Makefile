@@ -24,11 +24,11 @@ check: setup     ## check lint, types and the layers of packages
 	$(VENV)/python -m pytest -q tests/architecture
 
 test: check fast ## run the checks and all tests, as CI does
-	$(VENV)/python -m pytest -q -n 2 --dist loadfile tests/spark tests/engine tests/cli tests/nodes tests/standby_nodes tests/docs tests/packaging
+	$(VENV)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/standby_nodes tests/nodes tests/spark tests/engine tests/cli tests/docs tests/packaging
 
-fast: setup      ## run the tests without Spark; those that wait for processes run one after another
+fast: setup      ## run the tests without Spark; those that wait for processes run two files at a time
 	$(VENV)/python -m pytest -q -n auto --dist worksteal --ignore=tests/queue --ignore=tests/links --ignore=tests/standby --ignore=tests/kafka --ignore=tests/mqtt --ignore=tests/web --ignore=tests/spark --ignore=tests/engine --ignore=tests/cli --ignore=tests/nodes --ignore=tests/standby_nodes --ignore=tests/soak --ignore=tests/architecture --ignore=tests/docs --ignore=tests/packaging
-	$(VENV)/python -m pytest -q tests/queue tests/links tests/standby tests/kafka tests/mqtt tests/web
+	$(VENV)/python -m pytest -q -n 2 --dist loadfile tests/queue tests/links tests/standby tests/kafka tests/mqtt tests/web
 
 soak: setup      ## run the long tests: 5,000 random apps of each kind, 100 kills, ten each over HTTP and Kafka, 100 killed leaders
 	KIGEN_SOAK=1 $(VENV)/python -m pytest -q --timeout=0 tests/soak tests/nodes tests/standby_nodes tests/standby tests/protocol tests/schedule tests/queue tests/links tests/spark/test_http_kill.py tests/spark/test_kafka_run.py

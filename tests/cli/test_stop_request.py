@@ -11,7 +11,7 @@ import os, signal, threading
 from kigen.cli.stop_request import StopRequest
 asked = StopRequest()
 signal.signal(signal.SIGINT, lambda *_: asked.set())
-for _ in range(300):
+for _ in range(100):
     asked._is_set = False
     threading.Timer(0.001, os.kill, (os.getpid(), signal.SIGINT)).start()
     while not asked.wait(0.00001):

@@ -40,5 +40,5 @@ def test_an_overloaded_last_node_drops_what_is_too_late(tmp_path: Path) -> None:
     assert q["in"] == 1200, "each tuple counts once: those on time, the late ones and the dropped ones"
     assert len(ids) == len(set(ids)) == q["out"] == q["in"] - q["shed"]
     assert q["shed"] > 200, "there was twice as much work as time"
-    assert q["missed"] < q["shed"] / 2, "most that are too late are not worked on"
+    assert q["missed"] < q["shed"], "most that are too late are not worked on"
     assert q["sdmr"] == pytest.approx((q["missed"] + q["shed"]) / 1200)

@@ -5,6 +5,7 @@ The stream is generated and ends, so a drain that begins at the same instant giv
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
@@ -82,11 +83,14 @@ def kill_later(process: subprocess.Popen[str], checkpoint: Path, rng: random.Ran
     time.sleep(rng.uniform(0, 2.5))
     if process.poll() is not None:
         return False
-    found = processes(process.pid)[kind]
-    if not found:
-        return False
-    os.kill(rng.choice(found), signal.SIGKILL)
-    return True
+    while not (found := processes(process.pid)[kind]):  # Spark is starting it
+        if process.poll() is not None or time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(rng.choice(found), signal.SIGKILL)
+        return True
+    return False
 
 
 def lines_of(folder: Path) -> dict[str, list[str]]:

@@ -79,33 +79,38 @@ def test_small_windows_lose_less(engine: Engine, tmp_path: Path) -> None:
     assert sum(few.values()) == all_of_them
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_killed_run_under_salvage_skips_the_same_tuples_again(engine: Engine, tmp_path: Path) -> None:
     """A worker and then the command are killed. Each query has every pair of the tuples that are present for it, once.
 
     A tuple is present for a query if it is in a line of it. A replay that skipped other tuples would lose some of their
-    pairs, or give some twice. All pairs there are come from a drain that begins at the same instant.
+    pairs, or give some twice. All pairs there are come from a drain that begins at the same instant. Where a run ends
+    before both are killed, a longer one is tried.
     """
-    app, output, checkpoint = tmp_path / "app.cql", tmp_path / "live", tmp_path / "ck"
-    app.write_text(app_text("BUFFER 60", 5_000, seconds=20), encoding="utf-8")
+    assert any(check_salvage(engine, tmp_path / str(seconds), seconds) for seconds in (20, 80)), "none was killed"
+
+
+def check_salvage(engine: Engine, folder: Path, seconds: int) -> bool:
+    folder.mkdir()
+    app, output, checkpoint = folder / "app.cql", folder / "live", folder / "ck"
+    app.write_text(app_text("BUFFER 60", 5_000, seconds=seconds), encoding="utf-8")
     options, rng = ("--policy", "salvage", "--epoch", "5 s"), random.Random(17)
-    killed = []
     process = start(app, output, checkpoint, *options)
-    for kind in ("worker", "command"):
-        killed.append(kill_later(process, checkpoint, rng, kind))
+    killed = [kill_later(process, checkpoint, rng, kind) for kind in ("worker", "command")]
     process.communicate(timeout=240)
     before = {name: pairs(output / f"{name}.csv") for name in ("q0", "q3") if (output / f"{name}.csv").exists()}
     process = start(app, output, checkpoint, *options)
     _, errors = process.communicate(timeout=240)
-    assert (killed, process.returncode) == ([True, True], 0), errors
+    assert process.returncode == 0, errors
 
     started_us = json.loads((checkpoint / "rounds" / "first.json").read_bytes())["started_us"]
     at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=started_us)
-    app.write_text(app_text(seconds=20, begin=f", start = '{at.isoformat()}'"), encoding="utf-8")
-    engine.run(app, drain=True, output=str(tmp_path / "drained"), keep_results=False)
+    app.write_text(app_text(seconds=seconds, begin=f", start = '{at.isoformat()}'"), encoding="utf-8")
+    engine.run(app, drain=True, output=str(folder / "drained"), keep_results=False)
     for name in (f"q{i}" for i in range(4)):
-        found, every = pairs(output / f"{name}.csv"), pairs(tmp_path / "drained" / f"{name}.csv")
+        found, every = pairs(output / f"{name}.csv"), pairs(folder / "drained" / f"{name}.csv")
         left, right = {x for x, _ in found}, {y for _, y in found}
         assert found == Counter({p: n for p, n in every.items() if p[0] in left and p[1] in right}), name
         assert not before.get(name, Counter()) - found, f"{name}: what was visible before the kill is there after it"
     assert sum(found.values()) < sum(every.values()) / 2, "the widest window lost tuples"
+    return all(killed)

@@ -17,13 +17,19 @@ from nodes.running import alive, gone, spark_of
 from standby_nodes.pairs import ALL, SELECTION, Pair, after, kill_leaders, lines, role, steady
 
 pytestmark = pytest.mark.timeout(1800)
-SECONDS, KILLS = (300, 10) if "KIGEN_SOAK" in os.environ else (130, 4)
+LENGTHS, KILLS = ((300, 600), 10) if "KIGEN_SOAK" in os.environ else ((90, 300), 2)
 
 
 def test_all_operators_whichever_replica_is_killed(tmp_path: Path) -> None:
-    """Kills four times, in the soak ten times, if Spark starts as often while tuples come; the last time both."""
+    """Kills twice, in the soak ten times, if Spark starts as often while tuples come; then both. Where the nodes start so
+    slowly that nothing is left to kill, tuples come for longer in a second try."""
     seed = int(os.environ.get("KIGEN_SEED", time.time_ns() % 1_000_000))
-    pair = Pair(tmp_path, ALL, 'standby = "lazy"\nbatch = 25\ncompress = "zlib"', SECONDS)
+    assert any(check_kills(tmp_path / str(seconds), seconds, seed) for seconds in LENGTHS), "none was killed"
+
+
+def check_kills(folder: Path, seconds: int, seed: int) -> int:
+    folder.mkdir()
+    pair = Pair(folder, ALL, 'standby = "lazy"\nbatch = 25\ncompress = "zlib"', seconds)
     with pair.up() as up:
         kills = kill_leaders(pair, up, KILLS, random.Random(seed))
         if pair.left_s > 0:
@@ -33,8 +39,8 @@ def test_all_operators_whichever_replica_is_killed(tmp_path: Path) -> None:
                     os.kill(told[name]["pid"], signal.SIGKILL)
         assert up.end() == 0, f"seed {seed}: {up.said}"
     print(f"{kills} kills of the leader")
-    assert kills, "none was killed: tuples came for too short a time"
     pair.check()
+    return kills
 
 
 @pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="several Sparks for minutes: make soak")
