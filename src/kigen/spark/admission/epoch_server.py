@@ -37,6 +37,7 @@ _AHEAD_S = 0.001  # between two looks whether the other lanes have ended, too
 _TODO = "Restore it from a copy of the checkpoint, or start from the beginning with a new --checkpoint directory"
 _OVERTIME = 1.1  # an epoch ends after this share of its length, whatever waits
 _STARTING_S = 600.0  # for a worker to ask for its epoch
+_ALL_LANES_S = 10.0  # for the workers of all lanes to be ready, before the streams of a new run begin
 
 
 class EpochServer:
@@ -49,6 +50,8 @@ class EpochServer:
         self._ahead: set[int] = set()  # lanes that wait for the epoch after the newest
         self._last_rounds: list[list[Round]] = []  # per lane: of the epoch before the newest
         self._started_us = 0  # when live streams began
+        self._ready: set[int] = set()  # lanes of a new run whose workers have loaded their kernels
+        self._flowing = False  # whether live streams have begun
         self._attempts: list[int] = []  # newest attempt per lane in this epoch
         self._began: float | None = None  # when the first worker asked
         self._ending = self._failed = False
@@ -181,14 +184,16 @@ class EpochServer:
                 self._began = time.monotonic()
                 if self._ended_at:
                     self._gap_us += 0.3 * ((self._began - self._ended_at) * 1e6 - self._gap_us)
-                elif self._epoch == 1 and not any(lane.rounds for lane in self._lanes):
-                    self._start_streams()
         with self._locks[place]:
             lane = self._lanes[place]
             rounds = [entry.to_json() for entry in lane.rounds]
             wire.send(connection, {"rounds": rounds, "started_us": self._started_us})
+        started: dict[str, int] | None = None  # with the first round
         while True:
             header, _ = wire.receive(connection)
+            if started is None:
+                self._await_streams(place)
+                started = {"started_us": self._started_us}
             if header.get("failed"):
                 self._ending = self._failed = True  # the other lanes end at once
                 return
@@ -199,7 +204,8 @@ class EpochServer:
             except Exception:
                 self._broken = True  # cursors may have moved over a round that is not logged
                 raise
-            wire.send(connection, {"fenced": True} if entry is None else entry.to_json())
+            wire.send(connection, {"fenced": True} if entry is None else {**entry.to_json(), **started})
+            started = {}
             if entry is None or entry.last:
                 return
 
@@ -223,9 +229,27 @@ class EpochServer:
         moves = any(lane.rounds and lane.rounds[-1].moves for lane in self._lanes)  # lanes must be opened anew
         return moves or self._scratch.stopping or self.over
 
+    def _await_streams(self, place: int) -> None:
+        """Lets the live streams of a new run begin when the workers of all lanes have loaded their kernels.
+
+        Spark has needed seconds since it asked for the first offset, and tuples would have waited for it. A lane that
+        gets no worker holds up the others for a moment only.
+        """
+        until = time.monotonic() + _ALL_LANES_S
+        while True:
+            with self._lock:
+                self._ready.add(place)
+                if self._epoch > 1 or any(lane.rounds for lane in self._lanes):
+                    self._flowing = True
+                late = time.monotonic() >= until or self._broken or self._failed or self._scratch.stopping
+                if not self._flowing and (late or len(self._ready) >= sum(1 for lane in self._lanes if lane.tasks)):
+                    self._start_streams()
+                    self._flowing = True
+                if self._flowing:
+                    return
+            time.sleep(_AHEAD_S)
+
     def _start_streams(self) -> None:
-        """Lets the live streams of a new run begin now, when its first worker is ready: Spark has needed a second since
-        it asked for the first offset, and tuples would have waited for it."""
         first = round_log.first_offset(self._spec.checkpoint)
         if first is not None:
             self._started_us = now_us()

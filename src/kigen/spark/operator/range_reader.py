@@ -36,7 +36,7 @@ class RangeReader:
     """Reads the ranges of a run."""
 
     def __init__(self, spec: RunSpec, started_us: int) -> None:
-        self._spec, self._started_us = spec, started_us
+        self._spec, self.started_us = spec, started_us  # when live streams began
         for stale in [key for key in _SOURCES if key[0] != spec.run_id]:
             del _SOURCES[stale]
         for gone in [key for key in _SHEDDING if key[0] != spec.run_id]:
@@ -97,9 +97,9 @@ class RangeReader:
         return _SHEDDING[key]
 
     def _source(self, stream: str) -> Source:
-        key = self._spec.run_id, stream, self._started_us
+        key = self._spec.run_id, stream, self.started_us
         if key not in _SOURCES:
-            _SOURCES[key] = self._spec.source(stream, self._started_us)
+            _SOURCES[key] = self._spec.source(stream, self.started_us)
         return _SOURCES[key]
 
 

@@ -55,7 +55,7 @@ def run_epoch(
             found, _ = wire.receive(admission)
             if "rounds" not in found:
                 raise LaneLost(f"lane {payload['lane'] + 1} is run by another attempt")
-            payload = {**payload, "started_us": found["started_us"]}  # a new run's streams begin with its first worker
+            payload = {**payload, "started_us": found["started_us"]}
             rounds = [Round.from_json(entry) for entry in found["rounds"]]
             with Delivery(spec.sink, key, about) as delivery:
                 loop = LaneLoop(spec, payload, LaneState.of(state), encoders, delivery)
@@ -82,6 +82,8 @@ def _make_rounds(
         entry, _ = wire.receive(admission)
         if "number" not in entry:
             raise LaneLost(f"lane {payload['lane'] + 1} is run by another attempt")
+        if "started_us" in entry:  # streams of a new run have begun when all lanes were ready for it
+            loop.start_streams(entry.pop("started_us"))
         loop.round(Round.from_json(entry))
     delivery.finish()
     rows = loop.save()
@@ -105,7 +107,7 @@ class LaneLoop:
         self._epoch, self._lane = int(payload["epoch"]), int(payload["lane"])
         self.state, self._delivery = state, delivery
         with ONE_AT_A_TIME:
-            reader = RangeReader(spec, payload["started_us"])
+            self._reader = reader = RangeReader(spec, payload["started_us"])
         for task in payload.get("adopted", ()):
             state.manifests[task] = moved_task.take_over(spec.checkpoint, self._epoch - 1, task)
         self._spec, self._moves = spec, list[str]()
@@ -139,6 +141,9 @@ class LaneLoop:
             self.round(entry)
         with ONE_AT_A_TIME:
             self._done = {"events_us": {name: step.next_event_us for name, step in self._steps.items()}}
+
+    def start_streams(self, started_us: int) -> None:
+        self._reader.started_us = started_us
 
     def round(self, entry: Round) -> None:
         """Makes one round and delivers its results."""
