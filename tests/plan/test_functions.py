@@ -49,7 +49,7 @@ REFUSED = {
     "printf(k, n)": "small widths",
     "format('{:{}}', n, n)": "small widths",
     "repeat('x', 2000000000)": "would make a text",
-    "hex(k)": "hex",
+    "bar(n, 0, 10)": "bar",
 }
 
 
@@ -102,6 +102,11 @@ def test_near_names_are_suggested() -> None:
         "format('{:>10}', k)",
         "string_split(k, ',')[1]",
         "json_extract_string(k, '$.a')",
+        "k -> '$.a'",
+        "upper(k -> '$.a' ->> 'b')",
+        "coalesce(k -> 'a', '[]')",
+        "hex(k) || to_base64(encode(k))",
+        "list_concat([n], [1])[1:2]",
         "epoch_us(age(ts, ts))",
         "NULLIF(n, 0)",
         "if(n > 1, 'a', 'b')",
