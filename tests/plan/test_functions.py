@@ -195,3 +195,11 @@ def test_a_time_beyond_four_digits_is_an_error(sql: str) -> None:
     rows = pa.RecordBatch.from_pydict({"c0": pa.array([253_000_000_000_000_000], pa.int64()).cast(pa.timestamp("us"))})
     with pytest.raises(EvaluationError, match="after 9999"):
         evaluate(rows, 1, [Expr(sql, Type.TIMESTAMP, "")])
+
+
+def test_an_error_shows_the_row() -> None:
+    columns = pa.RecordBatch.from_arrays([pa.array([1, 3])], names=["c0"])
+    with pytest.raises(EvaluationError) as found:
+        evaluate(columns, 2, [Expr("7 // (c0 - 3)", Type.BIGINT, "7 // (n - 3)")])
+    assert str(found.value).endswith("on the row with c0 = 3")
+    assert "SET " not in str(found.value)
