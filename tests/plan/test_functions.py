@@ -49,7 +49,7 @@ REFUSED = {
     "printf(k, n)": "small widths",
     "format('{:{}}', n, n)": "small widths",
     "repeat('x', 2000000000)": "would make a text",
-    "hex(k)": "hex",
+    "bar(n, 0, 10)": "bar",
 }
 
 
@@ -102,6 +102,11 @@ def test_near_names_are_suggested() -> None:
         "format('{:>10}', k)",
         "string_split(k, ',')[1]",
         "json_extract_string(k, '$.a')",
+        "k -> '$.a'",
+        "upper(k -> '$.a' ->> 'b')",
+        "coalesce(k -> 'a', '[]')",
+        "hex(k) || to_base64(encode(k))",
+        "list_concat([n], [1])[1:2]",
         "epoch_us(age(ts, ts))",
         "NULLIF(n, 0)",
         "if(n > 1, 'a', 'b')",
@@ -190,3 +195,11 @@ def test_a_time_beyond_four_digits_is_an_error(sql: str) -> None:
     rows = pa.RecordBatch.from_pydict({"c0": pa.array([253_000_000_000_000_000], pa.int64()).cast(pa.timestamp("us"))})
     with pytest.raises(EvaluationError, match="after 9999"):
         evaluate(rows, 1, [Expr(sql, Type.TIMESTAMP, "")])
+
+
+def test_an_error_shows_the_row() -> None:
+    columns = pa.RecordBatch.from_arrays([pa.array([1, 3])], names=["c0"])
+    with pytest.raises(EvaluationError) as found:
+        evaluate(columns, 2, [Expr("7 // (c0 - 3)", Type.BIGINT, "7 // (n - 3)")])
+    assert str(found.value).endswith("on the row with c0 = 3")
+    assert "SET " not in str(found.value)

@@ -6,7 +6,7 @@ Invariant: a windowed table has `meta["window"]`.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
@@ -34,6 +34,9 @@ LONGEST_US = 3_000 * 365 * 86_400 * 10**6  # length of a window: times stay with
 
 class CqlBaseParser(PlacedParser):
     """Parses windows, numbers, durations and names; the statements of an app file are in `statements`."""
+
+    # CQL has no lambdas: `x -> y` is a path into JSON, also as an argument of a function.
+    LAMBDAS: ClassVar = {kind: parse for kind, parse in DuckDBParser.LAMBDAS.items() if kind != TokenType.ARROW}
 
     # --- windows --------------------------------------------------------------------------------------------------
 

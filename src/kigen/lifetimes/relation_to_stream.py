@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kigen.lifetimes.blocks import BEFORE_TIME, Ints, StreamBlock, empty_columns, no_ints, take_columns
 from kigen.lifetimes.chunks import Chunk, State
@@ -20,6 +19,7 @@ from kigen.lifetimes.operator import Message, Operator
 from kigen.lifetimes.operator_spec import OperatorSpec
 from kigen.lifetimes.sweeps.lifecycle import Events, Lifecycle
 from kigen.lifetimes.sweeps.net_changes import net_changes
+from kigen.lifetimes.sweeps.row_order import column_order
 from kigen.plan.logical import StreamKind, ToStream
 
 
@@ -73,10 +73,7 @@ class ToStreamOperator(Operator):
 
     def _numbered(self, columns: pa.RecordBatch, at: Ints) -> StreamBlock:
         if len(at) > 1:
-            names = [f"c{i}" for i in range(columns.num_columns)]
-            table = pa.RecordBatch.from_arrays([pa.array(at), *columns.columns], names=["_at", *names])
-            keys = [(name, "ascending", "at_start") for name in ("_at", *names)]
-            order = np.asarray(pc.sort_indices(table, sort_keys=keys).to_numpy(zero_copy_only=False), dtype=np.int64)
+            order = column_order([at], columns.columns)
             columns, at = take_columns(columns, order), at[order]
         first = self._sequence
         self._sequence += len(at)

@@ -159,8 +159,10 @@ def _quantile(column: pa.Array, living: Living, fraction: float) -> Result:
     wanted = np.concatenate([low - less, high - less])
     found = kth_alive(np.tile(ranks, 2)[order], weight, np.tile(after, 2), wanted)
     under, over = (doubles[np.maximum(part, 0)] for part in (found[: living.size], found[living.size :]))
-    with np.errstate(invalid="ignore"):
-        between = np.where(found[: living.size] == found[living.size :], under, under + (over - under) * (place - low))
+    share = place - low
+    with np.errstate(invalid="ignore"):  # this form, since one infinity beside a number is an infinity
+        mixed = under * (1.0 - share) + over * share
+    between = np.where(found[: living.size] == found[living.size :], under, mixed)
     return Result(pa.array(between, mask=null), differs(between, null))
 
 

@@ -26,7 +26,7 @@ from kigen.lifetimes.expressions.python_functions import install as install_code
 from kigen.lifetimes.expressions.values import Unsure
 from kigen.plan.expressions.columns import columns_of
 from kigen.plan.expressions.locked_duckdb import connect
-from kigen.plan.logical import Expr, Function, calls_python, own_calls, with_own_names
+from kigen.plan.logical import Expr, Function, own_calls, with_own_names
 
 _NULL_TEST = re.compile(r"\(?c(\d+)\)? IS (NOT )?NULL")
 _small: dict[tuple[str, tuple[pa.DataType, ...]], SmallExpression | None] = {}
@@ -70,19 +70,30 @@ def run(columns: pa.RecordBatch, sqls: Sequence[str]) -> pa.RecordBatch:
 
 
 def _message(message: str, columns: pa.RecordBatch, sqls: Sequence[str]) -> str:
-    """Returns an error of DuckDB for users. For a function of the app it names the first row on which it fails."""
-    if not any(calls_python(sql) for sql in sqls):
-        return message
-    message = with_own_names(message).partition(MADE_BY)[2] or with_own_names(message)
+    """Returns an error of DuckDB for users, with the first row on which an expression fails."""
     names = ", ".join(sorted({found for sql in sqls for found in own_calls(sql)}))
+    if names:
+        message = with_own_names(message).partition(MADE_BY)[2] or with_own_names(message)
+        message = f"function {names} failed: {message}"
+    else:  # without the text that DuckDB read, and without settings that cannot be changed here
+        message = message.partition("\n\nLINE")[0].partition(", or SET ")[0].rstrip(".")
     for sql in sqls:
+        row = _first_failed(columns, sql)
+        read = {name: row[name] for name in (f"c{i}" for i in sorted(columns_of(sql))) if name in row}
+        if names and row:
+            return f"{message}; on the row with the values {', '.join(f'{value!r}' for value in read.values())}"
+        if read:
+            return f"{message}; on the row with {', '.join(f'{name} = {value}' for name, value in read.items())}"
+    return message
+
+
+def _first_failed(columns: pa.RecordBatch, sql: str) -> dict[str, Any]:
+    """Returns the first row on which an expression fails; empty if there is none, or if TRY does not tell."""
+    try:
         failed = np.flatnonzero(fails(columns, sql))
-        if len(failed):
-            row = columns.slice(int(failed[0]), 1).to_pylist()[0]
-            read = {name: row[name] for name in (f"c{i}" for i in sorted(columns_of(sql))) if name in row}
-            values = ", ".join(f"{value!r}" for value in read.values())
-            return f"function {names} failed: {message}; on the row with the values {values}"
-    return f"function {names} failed: {message}"
+    except duckdb.Error:
+        return {}
+    return dict(columns.slice(int(failed[0]), 1).to_pylist()[0]) if len(failed) else {}
 
 
 def fails(columns: pa.RecordBatch, sql: str) -> Mask:

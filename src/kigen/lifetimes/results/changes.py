@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kigen.lifetimes.blocks import FOREVER, Fills, Ints, StreamBlock, take_columns
 from kigen.lifetimes.chunks import State
@@ -21,6 +20,7 @@ from kigen.lifetimes.keys.row_keys import row_keys
 from kigen.lifetimes.operator import Message
 from kigen.lifetimes.sweeps.lifecycle import Events, Lifecycle
 from kigen.lifetimes.sweeps.net_changes import net_changes
+from kigen.lifetimes.sweeps.row_order import column_order
 from kigen.plan.logical import Query
 
 INSERT, DELETE = "insert", "delete"
@@ -82,16 +82,9 @@ def ordered_table(columns: pa.RecordBatch, at: Ints, net: Ints) -> pa.Table | No
         order = np.lexsort((sign, at))
         sorted_at, sorted_sign = at[order], sign[order]
         if bool(np.any((sorted_at[1:] == sorted_at[:-1]) & (sorted_sign[1:] == sorted_sign[:-1]))):
-            order = _by_columns(columns, at, sign)
+            order = column_order([at, sign], columns.columns)
         columns, at, sign = take_columns(columns, order), at[order], sign[order]
     return changes_table(columns, at, sign)
-
-
-def _by_columns(columns: pa.RecordBatch, at: Ints, sign: Ints) -> Ints:
-    names = ["_at", "_op", *(f"c{i}" for i in range(columns.num_columns))]
-    batch = pa.RecordBatch.from_arrays([pa.array(at), pa.array(sign), *columns.columns], names=names)
-    order = pc.sort_indices(batch, sort_keys=[(name, "ascending", "at_start") for name in names])
-    return np.asarray(order.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def changes_table(columns: pa.RecordBatch, at: Ints, sign: Ints) -> pa.Table | None:

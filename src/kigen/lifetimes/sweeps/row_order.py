@@ -54,6 +54,16 @@ def key_changes(columns: Sequence[pa.Array], keys: Sequence[SortKey], rows: int)
     return out
 
 
+def column_order(times: Sequence[Ints], columns: Sequence[pa.Array]) -> Ints:
+    """Returns the rows ordered by the numbers of `times`, and then by all columns, ascending, NULLs first."""
+    nested = (pa.types.is_nested(column.type) for column in columns)
+    sortable = [pa.array(ranked(c)[0]) if deep else c for c, deep in zip(columns, nested, strict=True)]
+    keys = [*(pa.array(time) for time in times), *sortable]
+    batch = pa.RecordBatch.from_arrays(keys, names=[f"k{i}" for i in range(len(keys))])
+    order = pc.sort_indices(batch, sort_keys=[(name, "ascending", "at_start") for name in batch.schema.names])
+    return np.asarray(order.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
 def ordered_integers(column: pa.Array) -> Ints:
     """Returns integers in the order of the values; NULL has any. Those of text only compare within this column."""
     kind = column.type

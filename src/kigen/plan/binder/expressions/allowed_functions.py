@@ -29,12 +29,13 @@ NUMBERS = _names(
 )
 
 TEXTS = _names(
-    """ascii char_length character_length chr concat concat_ws contains ends_with format ilike_escape instr lcase left
-    left_grapheme length length_grapheme like_escape lower lpad ltrim md5 nfc_normalize not_ilike_escape
-    not_like_escape octet_length ord overlay position prefix printf regexp_escape regexp_extract
-    regexp_full_match regexp_matches regexp_replace repeat replace reverse right right_grapheme rpad rtrim sha1
-    sha256 split_part starts_with strip_accents strlen strpos substr substring substring_grapheme suffix
-    translate trim ucase unicode upper"""
+    """ascii base64 bin bit_length char_length character_length chr concat concat_ws contains decode encode ends_with
+    format from_base64 from_hex hex ilike_escape instr lcase left left_grapheme length length_grapheme like_escape
+    lower lpad ltrim md5 nfc_normalize not_ilike_escape not_like_escape octet_length ord overlay position prefix
+    printf regexp_escape regexp_extract regexp_full_match regexp_matches regexp_replace repeat replace reverse right
+    right_grapheme rpad rtrim sha1 sha256 split_part starts_with strip_accents strlen strpos substr substring
+    substring_grapheme suffix to_base to_base64 to_hex translate trim ucase unbin unhex unicode upper url_decode
+    url_encode"""
 )
 
 DISTANCES = _names(
@@ -45,24 +46,25 @@ DISTANCES = _names(
 TIMES = _names(
     """age century date_add date_diff date_part date_sub date_trunc datediff datepart datesub datetrunc day dayname
     dayofmonth dayofweek dayofyear days_in_month decade epoch epoch_ms epoch_ns epoch_us era hour isodow isoyear
-    julian last_day make_date make_timestamp make_timestamp_ms make_timestamp_ns microsecond millennium
-    millisecond minute month monthname nanosecond quarter second strftime strptime time_bucket timezone
-    to_centuries to_days to_decades to_hours to_microseconds to_millennia to_milliseconds to_minutes to_months
-    to_quarters to_seconds to_timestamp to_weeks to_years try_strptime week weekday weekofyear year yearweek"""
+    julian last_day make_date make_time make_timestamp make_timestamp_ms make_timestamp_ns microsecond millennium
+    millisecond minute month monthname nanosecond quarter second strftime strptime time_bucket timezone to_centuries
+    to_days to_decades to_hours to_microseconds to_millennia to_milliseconds to_minutes to_months to_quarters
+    to_seconds to_timestamp to_weeks to_years try_strptime week weekday weekofyear year yearweek"""
 )
 
 CHOICES = _names("if nullif hash typeof")
 
 LISTS = _names(
-    """array_extract array_length array_contains array_has array_position element_at len list_contains list_count
-    list_distinct list_element list_extract list_has list_indexof list_max list_min list_position list_sort
+    """array_concat array_contains array_extract array_has array_length array_position array_slice element_at flatten
+    len list_concat list_contains list_count list_distinct list_element list_extract list_has list_has_all
+    list_has_any list_indexof list_max list_min list_position list_reverse_sort list_slice list_sort list_unique
     list_value regexp_extract_all regexp_split_to_array row split str_split str_split_regex string_split
     string_split_regex string_to_array struct_extract struct_pack"""
 )
 
 JSON = _names(
-    """json_array_length json_contains json_exists json_extract json_extract_path json_extract_path_text
-    json_extract_string json_keys json_structure json_type json_valid json_value"""
+    """json_array json_array_length json_contains json_exists json_extract json_extract_path json_extract_path_text
+    json_extract_string json_keys json_object json_structure json_type json_valid json_value to_json"""
 )
 
 # The binder decides where a query may use them.

@@ -179,9 +179,8 @@ def _check_functions(source: Source, span: Span, bound: Sequence[Span] = ()) -> 
         if token.token_type in (TokenType.STRING, TokenType.NUMBER):
             continue
         if name in _SET_RETURNING and after is not None and after.token_type == TokenType.L_PAREN:
-            raise source.error(
-                place, f"{name} returns several rows and cannot be part of an expression", "leave it out"
-            )
+            hint = "write FROM stream [window], UNNEST(list) AS u(item)" if name == "unnest" else "leave it out"
+            raise source.error(place, f"{name} returns several rows and cannot be part of an expression", hint)
         called = after is not None and after.token_type == TokenType.L_PAREN
         kinds = known.get(name, frozenset()) if called else frozenset()
         if "volatile" in kinds or (name in _CLOCKS and token.token_type not in (TokenType.VAR, TokenType.IDENTIFIER)):
