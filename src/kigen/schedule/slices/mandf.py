@@ -5,9 +5,10 @@ queries not yet run on tuples that will leave within `ahead` periods. With W the
 per period, the load is high if S >= W * beta * r: then FIFO is used, else MQT. `ahead` = 1 is exactly the paper's rule.
 `admandf` sets beta anew in each period, from the trend of load and rate.
 
-FIFO is to save tuples from being dropped. If tuples were dropped in the last period, and the driver says what slices
-cost, the order for the next period is the one that answers more queries in the time there is: at the measured rate,
-FIFO answers all queries of as many tuples as fit, MQT the narrow windows of all tuples first. This is Kigen's addition;
+FIFO is to save tuples from being dropped. If tuples are dropped all the same, and the driver says what slices cost, the
+order is the one that answers more queries in the time there is: at the measured rate, FIFO answers all queries of as
+many tuples as fit, MQT the narrow windows of all tuples first. That lasts until nothing was dropped for as long as the
+buffers take to fill: a period without drops in between says only that they had some room. This is Kigen's addition;
 without costs, the policies are the paper's.
 
 Invariant: beta stays within 0..1, and a period without arrivals decides nothing. Cost: once per period, one pass over
@@ -16,6 +17,7 @@ the oldest r * ahead tuples.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -52,6 +54,8 @@ class MandF(Mqt):
         self._counts = [0] * len(buffers)
         self._next_us: float | None = None
         self._lost = 0  # queries on tuples that were dropped in this period
+        self._lost_us = -math.inf  # when that was last noticed
+        self._mean_rate: float | None = None  # tuples per period
 
     def arrived(self, stream: int, count: int, level: int = 0, at_us: float = 0.0) -> None:
         super().arrived(stream, count, level, at_us)
@@ -77,11 +81,26 @@ class MandF(Mqt):
         self._counts = [0] * len(self._counts)
         rate = sum(counts)
         lost, self._lost = self._lost, 0
+        if lost:
+            self._lost_us = now_us
         if rate > 0:
             load = self._load(counts) / (self._tuple_weight * rate)
-            self.decide(load, rate)
-            if lost and self.costs is not self.hull.work:
-                self.switch(not self._mqt_answers_more(rate / self.period_us))
+            fill_us = self._fill_us(counts)
+            overloaded = self.costs is not self.hull.work and now_us - self._lost_us <= fill_us
+            # one period has too few tuples for a rate: the mean over the time in which the buffers fill
+            share = 1.0 if self._mean_rate is None else min(1.0, periods * self.period_us / fill_us)
+            self._mean_rate = rate * share + (self._mean_rate or 0.0) * (1.0 - share)
+            if overloaded:
+                self.switch(not self._mqt_answers_more(self._mean_rate / self.period_us))
+            else:
+                self.decide(load, rate)
+            self.gains_by_short_rounds = not (overloaded and self.in_order)
+
+    def _fill_us(self, counts: Sequence[float]) -> float:
+        """Returns the time in which the first buffer fills, at `counts` tuples per period."""
+        lanes = zip(self.backlog.lanes, counts, strict=True)
+        periods = (lane.buffer / count for lane, count in lanes if lane.buffer is not None and count > 0)
+        return self.period_us * max(1.0, min(periods, default=1.0))
 
     def _mqt_answers_more(self, rate: float) -> bool:
         """Compares the two orders at a rate in tuples per microsecond, by what slices cost in microseconds."""

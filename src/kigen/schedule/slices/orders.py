@@ -16,6 +16,7 @@ class Fifo(SlicePolicy):
     """Oldest tuples first."""
 
     name = "fifo"
+    gains_by_short_rounds = False
 
     def pick(self) -> int | None:
         return self.backlog.oldest()
@@ -31,6 +32,7 @@ class Mqt(SlicePolicy):
 
     def __init__(self, hull: WindowHull, buffers: Sequence[int | None]) -> None:
         super().__init__(hull, buffers)
+        self.gains_by_short_rounds = hull.queries > 1
         self._steepest_first = sorted(range(hull.queries), key=lambda level: (-hull.slopes[level], -level))
 
     def pick(self) -> int | None:

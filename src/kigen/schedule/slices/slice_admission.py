@@ -2,8 +2,10 @@
 
 Each task has its own policy over (range of tuples, slice) units. A task whose join cannot be sliced has one slice.
 While work waits, a round should be so long that what it costs beside its tuples (f, and A of each task) is a twentieth
-of it; but at most one second, a quarter of the time in which the smallest BUFFER fills, and so short that two rounds
-fit into the shortest deadline; or as long as the user says. Tasks with work share what is left for tuples evenly. Costs
+of it, and a hundredth while tuples are dropped, since then that time is missing; but at most one second, a quarter of
+the time in which the smallest BUFFER fills, and so short that two rounds fit into the shortest deadline; or as long as
+the user says. While tuples are dropped and all tasks have chosen the order of arrival, a round takes what waits, as
+`fifo` does: then no window gains by short rounds. Tasks with work share what is left for tuples evenly. Costs
 are what workers report (`slice_costs`). The order of slices is by window lengths, as the policies define it; `salvage`
 goes by costs. What deadlines make due within the next two rounds goes first (`due_slices`). Pure: no clock, no I/O.
 Invariant: each slice of each tuple is admitted once, in the order of windows, or given up. Cost: some microseconds per
@@ -19,7 +21,7 @@ from typing import Any
 
 from kigen.plan.shared_joins.window_hull import WindowHull, window_hull
 from kigen.schedule.policies import PolicyError, PolicySettings
-from kigen.schedule.policy_interface import Grant, ScheduledTask
+from kigen.schedule.policy_interface import Floats, Grant, ScheduledTask
 from kigen.schedule.slices.mandf import AdMandF, MandF
 from kigen.schedule.slices.orders import Mqt
 from kigen.schedule.slices.salvage import AHEAD, Salvage
@@ -30,6 +32,7 @@ from kigen.schedule.slices.stream_rates import StreamRates
 ADMITTED_NAMES = ("mqt", "mandf", "admandf", "salvage")  # `fifo` needs no slices: a tuple runs all its slices at once
 WHOLE = window_hull((1.0,))  # hull of a task that is not sliced
 _LENGTH, _LONGEST_US = 20.0, 1e6  # length of a round in costs beside its tuples, and its limit
+_OVERLOADED = 100.0  # its length in costs beside its tuples, while tuples are dropped
 _FILL = 0.25  # share of the time in which the smallest buffer fills
 _SLACK = 0.04  # share of the shortest deadline
 
@@ -57,6 +60,9 @@ class SliceAdmission:
         self._shortest_us = min(deadlines, default=math.inf)
         self._given: dict[int, list[Grant]] = {}  # per task of the running round: tuples of each slice
         self._work: dict[int, float] = {}
+        self._lost = 0  # queries on tuples that were dropped or given up, over all tasks
+        self._overloaded = False  # tuples were dropped lately
+        self._lost_before, self._lost_us = 0, -math.inf  # at the last decision, and when it last grew
 
     def _policy(self, task: SlicedTask) -> SlicePolicy:
         s = self._settings
@@ -90,7 +96,9 @@ class SliceAdmission:
         """Removes the oldest `count` tuples that wait for any slice. Returns how many of them each slice had not run
         on.
         """
-        return self._policies[task].evicted(stream, count)
+        lost = self._policies[task].evicted(stream, count)
+        self._lost += sum(lost)
+        return lost
 
     def waiting(self, task: int, stream: int) -> tuple[int, int]:
         """Returns the first and the end of the tuples of a stream that wait for any slice, counted from the first that
@@ -127,14 +135,18 @@ class SliceAdmission:
         self._given, self._work = {}, {}
         for rates in self._rates:
             rates.measure(now_us)
+        self._notice_drops(now_us)
         waiting = [task for task in range(len(self.tasks)) if self.pending(task)]
+        every_us = self.costs.costs_us
+        for task in waiting:
+            self._policies[task].look(now_us, self._own_us(task, every_us))
+        self._overloaded = self._lost_before > 0 and now_us - self._lost_us <= self._fill_us()
         length_us, beside_us = self.length_us(waiting), self._beside_us(waiting)
         left_us = max(length_us - beside_us, beside_us)
-        every_us = self.costs.costs_us
         units: dict[int, list[Unit]] = {}
         for place, task in enumerate(waiting):
-            first, slices = self._first[task], len(self.tasks[task].slices)
-            costs_us, budget_us = every_us[first : first + slices].tolist(), left_us / (len(waiting) - place)
+            slices = len(self.tasks[task].slices)
+            costs_us, budget_us = self._own_us(task, every_us), left_us / (len(waiting) - place)
             mine = self._policies[task].next(now_us, max(budget_us, 0.0), costs_us, 2 * length_us)
             units[task], self._work[task] = mine, sum(unit.work for unit in mine)
             left_us -= self._work[task]
@@ -142,6 +154,17 @@ class SliceAdmission:
             self._given[task] = [(at, count) for at, count in enumerate(counts) if count]
             self._forget_done(self._policies[task])
         return units
+
+    def _own_us(self, task: int, every_us: Floats) -> list[float]:
+        """Returns the costs per tuple of a task's slices."""
+        first = self._first[task]
+        own_us: list[float] = every_us[first : first + len(self.tasks[task].slices)].tolist()
+        return own_us
+
+    def _notice_drops(self, now_us: float) -> None:
+        lost = self._lost + sum(sum(policy.given_up) for policy in self._policies)
+        if lost > self._lost_before:
+            self._lost_before, self._lost_us = lost, now_us
 
     def _beside_us(self, tasks: Sequence[int]) -> float:
         """Returns what a round of these tasks costs beside its tuples."""
@@ -152,8 +175,11 @@ class SliceAdmission:
         beside_us = self._beside_us(range(len(self.tasks)) if waiting is None else waiting)
         if self._settings.length_us is not None:
             return max(self._settings.length_us, 2 * beside_us)
-        longest_us = min(_LONGEST_US, _FILL * self._fill_us(), (1 - _SLACK) * self._shortest_us / 2)
-        return max(min(_LENGTH * beside_us, longest_us), 2 * beside_us)
+        in_time_us = (1 - _SLACK) * self._shortest_us / 2
+        if self._overloaded and waiting and not any(self._policies[task].gains_by_short_rounds for task in waiting):
+            return max(in_time_us, 2 * beside_us)
+        longest_us = min(_LONGEST_US, _FILL * self._fill_us(), in_time_us)
+        return max(min((_OVERLOADED if self._overloaded else _LENGTH) * beside_us, longest_us), 2 * beside_us)
 
     def _fill_us(self) -> float:
         """Returns the time in which the first buffer fills, at the measured rates."""
