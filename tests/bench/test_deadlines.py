@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from kigen_lab.bench.deadlines.admission_cost import measure_admission
 from kigen_lab.bench.deadlines.benchmark import (
@@ -17,6 +18,7 @@ from kigen_lab.bench.deadlines.benchmark import (
     least_sdmr,
     saturated_rate,
 )
+from kigen_lab.bench.deadlines.least_missed import least_missed
 from kigen_lab.bench.deadlines.report import deadlines_table, draw_deadlines
 from rich.console import Console
 
@@ -58,11 +60,10 @@ def report_with(missed: int, shed: int) -> dict[str, Any]:
 
 
 def test_cells_count_what_was_late_or_shed_class_by_class(tmp_path: Path) -> None:
-    cell = cell_of("1.3", 1.3, "pack", {"report": report_with(50, 150)}, 0.015, 10.0)
+    cell = cell_of("1.3", 1.3, "pack", {"report": report_with(50, 150)}, 0.125, 10.0)
     assert cell["sdmr"] == cell["classes"]["5.0"]["sdmr"] == 0.2
     assert (cell["goodput"], cell["classes"]["1.0"]["in"]) == (QUERIES * 80.0, 4000)
-    assert cell["bound"] == least_sdmr(1.3, 0.015) == pytest.approx(1 - 0.7 / 1.3)
-    other = cell_of("safe", 0.6, "all", {"report": report_with(0, 0)}, 0.15, 10.0)
+    other = cell_of("safe", 0.6, "all", {"report": report_with(0, 0)}, 0.0, 10.0)
     result = {
         "cells": [cell, other, {**other, "policy": "pack"}, {**cell, "policy": "all"}],
         "classes_s": list(CLASSES_S),
@@ -78,5 +79,42 @@ def test_cells_count_what_was_late_or_shed_class_by_class(tmp_path: Path) -> Non
     console = Console(width=160, record=True, file=io.StringIO())
     console.print(deadlines_table(result))
     shown = console.export_text(clear=False)
-    for text in ("0.60 (safe)", "pack over all 0.950", "with 3 queries"):
+    for text in ("0.60 (safe)", "12.50", "pack over all 0.950", "with 3 queries"):
         assert text in shown
+
+
+def most_in_time(releases: list[int], ends: list[int]) -> int:
+    """Returns the most tuples of one slot each that can be in time: a matching of tuples to slots, by augmenting
+    paths.
+    """
+    taken: dict[int, int] = {}
+
+    def place(tuple_: int, seen: set[int]) -> bool:
+        for slot in range(releases[tuple_], ends[tuple_]):
+            if slot not in seen:
+                seen.add(slot)
+                if slot not in taken or place(taken[slot], seen):
+                    taken[slot] = tuple_
+                    return True
+        return False
+
+    return sum(place(i, set()) for i in range(len(releases)))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_bound_is_that_of_the_best_schedule(seed: int) -> None:
+    """With a slot of one microsecond, times are slots."""
+    rng = np.random.default_rng(seed)
+    deadlines = rng.integers(1, 12, 3).tolist()
+    arrivals = [np.sort(rng.integers(0, 20, rng.integers(1, 16))) for _ in deadlines]
+    releases = [int(t) for at in arrivals for t in at]
+    ends = [int(t) + due for at, due in zip(arrivals, deadlines, strict=True) for t in at]
+    assert least_missed(arrivals, deadlines, 1e6) == len(releases) - most_in_time(releases, ends)
+
+
+def test_the_bound_of_an_app_is_near_the_surplus_at_a_steady_load() -> None:
+    settings = DeadlinesSettings()
+    text = app_text(50.0, 240.0, settings, "constant")
+    assert least_sdmr(text, 2000.0) == 0.0
+    assert least_sdmr(text, 1000.0 / 1.3) == pytest.approx(1 - 1 / 1.3, abs=0.01)
+    assert least_sdmr(app_text(50.0, 240.0, settings), 1000.0 / 1.3) > least_sdmr(text, 1000.0 / 1.3)

@@ -3,7 +3,7 @@
 Every query has a stream of its own with bursts of four times the mean rate at its own moments, and all queries cost the
 same. Capacity is what `all` processes when there is always more than enough. F is the length of a round with almost no
 work. Both are measured first, in the same session. A load is a share of capacity; the load `safe` is 0.85
-* (1 - 2F/Dmin).
+* (1 - 2F/Dmin). The bound is what any policy must miss of these arrivals at that capacity.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from kigen.connectors import open_source
+from kigen.connectors.synthetic.source import SyntheticSource
+from kigen.plan import bind
 from kigen_lab.bench.deadlines.admission_cost import measure_admission
+from kigen_lab.bench.deadlines.least_missed import least_missed
 from kigen_lab.bench.machine import describe_machine
 from kigen_lab.bench.worker import Contestant
 from kigen_lab.bench.workspace import workspace
@@ -110,13 +114,11 @@ class DeadlinesBench:
             for load in settings.loads:
                 number = safe if load == "safe" else float(load)
                 text = app_text(number * capacity / QUERIES, settings.seconds, settings)
+                bound = least_sdmr(text, capacity)
                 for policy in settings.policies:
                     self._say(f"load {load}, {policy}")
-                    cells.append(
-                        cell_of(
-                            str(load), number, policy, self._ask(kigen, work, text, policy), fixed_s, settings.seconds
-                        )
-                    )
+                    answer = self._ask(kigen, work, text, policy)
+                    cells.append(cell_of(str(load), number, policy, answer, bound, settings.seconds))
                     advance()
             alone = self._alone(kigen, work)
             advance()
@@ -166,15 +168,17 @@ def saturated_rate(commits: list[tuple[float, int]]) -> float:
     return QUERIES * (last - first) / (last_s - first_s)
 
 
-def least_sdmr(load: float, fixed_s: float) -> float:
-    """Returns the least share that must be missed: with a fixed cost F and a shortest deadline Dmin, at most 1 -
-    2F/Dmin of the time is left for work.
-    """
-    return max(0.0, 1 - (1 - 2 * fixed_s / CLASSES_S[0]) / load)
+def least_sdmr(text: str, capacity: float) -> float:
+    """Returns the least share of the app's tuples that any policy must miss at a capacity in tuples per second."""
+    app = bind(text)
+    sources = [open_source(stream, ".", False, 0) for stream in app.streams]
+    arrivals = [source.arrivals_us(0, source.total() or 0) for source in sources if isinstance(source, SyntheticSource)]
+    deadlines = [query.deadline_us for query in app.queries if query.deadline_us is not None]
+    return least_missed(arrivals, deadlines, capacity) / max(1, sum(map(len, arrivals)))
 
 
 def cell_of(
-    name: str, load: float, policy: str, answer: dict[str, Any], fixed_s: float, seconds: float
+    name: str, load: float, policy: str, answer: dict[str, Any], bound: float, seconds: float
 ) -> dict[str, Any]:
     report = answer["report"]
     classes: dict[float, dict[str, float]] = {}
@@ -190,7 +194,7 @@ def cell_of(
         "of_capacity": load,
         "policy": policy,
         "sdmr": failed / total,
-        "bound": least_sdmr(load, fixed_s),
+        "bound": bound,
         "classes": {
             str(c): {**v, "sdmr": (v["missed"] + v["shed"]) / v["in"] if v["in"] else 0.0} for c, v in classes.items()
         },

@@ -15,7 +15,6 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kigen_lab.bench.deadlines.benchmark import least_sdmr
 from kigen_lab.bench.drawing import save, unframe
 
 _COLOURS = {
@@ -86,12 +85,8 @@ def draw_deadlines(result: dict[str, Any], target: Path) -> None:
     policies = list(dict.fromkeys(cell["policy"] for cell in result["cells"]))
     heaviest = max(result["cells"], key=lambda cell: cell["of_capacity"])["load"]
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.2))
-    loads = np.linspace(
-        min(0.4, *(c["of_capacity"] for c in result["cells"])), max(c["of_capacity"] for c in result["cells"]), 100
-    )
-    left.plot(
-        loads, [100 * least_sdmr(x, result["fixed_s"]) for x in loads], color="#888888", linestyle="--", label="bound"
-    )
+    bounds = sorted({(c["of_capacity"], 100 * c["bound"]) for c in result["cells"]})
+    left.plot(*zip(*bounds, strict=True), color="#888888", linestyle="--", label="bound")
     width = 0.8 / len(policies)
     for place, policy in enumerate(policies):
         mine = sorted((c for c in result["cells"] if c["policy"] == policy), key=lambda c: float(c["of_capacity"]))
