@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 from kigen_lab.bench.deadlines.admission_cost import measure_admission
 from kigen_lab.bench.deadlines.benchmark import (
+    BATCHES,
     CLASSES_S,
     QUERIES,
     DeadlinesSettings,
     app_text,
     cell_of,
     least_sdmr,
+    median_cell,
     saturated_rate,
 )
 from kigen_lab.bench.deadlines.least_missed import least_missed
@@ -71,7 +73,7 @@ def test_cells_count_what_was_late_or_shed_class_by_class(tmp_path: Path) -> Non
         "capacity": 9000.0,
         "machine": {"cores": 2, "date": "today"},
         "settings": {"seconds": 60.0},
-        "alone": {"all": [2e6, 1e6, 4e6], "pack": [1e6, 1.9e6, 3e6]},
+        "alone": {"all": [2e6, 1e6, 4e6], "pack": [1e6, 1.9e6, 3e6], BATCHES: [2e6] * 3},
         "admission": [measure_admission("pack", queries=3, waiting=20, triggers=3)],
     }
     draw_deadlines(result, tmp_path / "d.png")
@@ -79,8 +81,14 @@ def test_cells_count_what_was_late_or_shed_class_by_class(tmp_path: Path) -> Non
     console = Console(width=160, record=True, file=io.StringIO())
     console.print(deadlines_table(result))
     shown = console.export_text(clear=False)
-    for text in ("0.60 (safe)", "12.50", "pack over all 0.950", "with 3 queries"):
+    for text in ("0.60 (safe)", "12.50", "pack over all 0.950", "pack over --epoch 0 0.950", "with 3 queries"):
         assert text in shown
+
+
+def test_of_several_trials_the_median_counts() -> None:
+    trials = [cell_of("1.3", 1.3, "pack", {"report": report_with(n, 0)}, 0.0, 10.0) for n in (300, 100, 200)]
+    assert median_cell(trials)["classes"] == trials[2]["classes"]
+    assert median_cell(trials)["sdmr_of_trials"] == [0.3, 0.1, 0.2]
 
 
 def most_in_time(releases: list[int], ends: list[int]) -> int:

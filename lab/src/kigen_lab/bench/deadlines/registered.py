@@ -25,6 +25,9 @@ def _prepare(
     seconds: Annotated[
         float | None, typer.Option(metavar="S", help="Length of a cell.", show_default="240, quick 60")
     ] = None,
+    trials: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Runs of each cell, with other arrivals each; the median counts.")
+    ] = 1,
     partitions: Annotated[
         int | None, typer.Option(metavar="N", help="Tasks that run at once.", show_default="one per core")
     ] = None,
@@ -48,6 +51,7 @@ def _prepare(
         policies=policies,
         loads=tuple(_load(text) for text in load) if load else standard.loads,
         seconds=standard.seconds if seconds is None else seconds,
+        trials=trials,
         partitions=partitions,
         firm=not soft,
     )

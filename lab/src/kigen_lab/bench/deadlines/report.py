@@ -15,6 +15,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kigen_lab.bench.deadlines.benchmark import BATCHES
 from kigen_lab.bench.drawing import save, unframe
 
 _COLOURS = {
@@ -72,8 +73,9 @@ def _beside(result: dict[str, Any]) -> list[Text]:
     alone = ", ".join(f"{policy} {rate / 1e6:.2f} M/s" for policy, rate in rates.items())
     costs = ", ".join(f"{one['policy']} {one['policy_ms']:.1f} of {one['ms']:.1f} ms" for one in result["admission"])
     queries = result["admission"][0]["queries"]
+    batches = f"; pack over --epoch 0 {rates['pack'] / rates[BATCHES]:.3f}" if BATCHES in rates else ""
     return [
-        Text(f"one query without a deadline: {alone}; pack over all {rates['pack'] / rates['all']:.3f}"),
+        Text(f"one query without a deadline: {alone}; pack over all {rates['pack'] / rates['all']:.3f}{batches}"),
         Text(f"decision and all of admission, per trigger with {queries} queries: {costs}"),
     ]
 

@@ -76,15 +76,22 @@ def run_floor(engine: Engine, folder: Path, batches: int, tuples: int) -> Answer
 
 
 def run_deadlines(
-    engine: Engine, text: str, folder: Path, policy: str, partitions: int | None, limit_s: float | None
+    engine: Engine,
+    text: str,
+    folder: Path,
+    policy: str,
+    partitions: int | None,
+    limit_s: float | None,
+    epoch_s: float | None = None,
 ) -> Answer:
     """Runs live until all streams have ended or the time is over. Returns the report, and how many tuples were done
-    when.
+    when. `epoch_s` None: Kigen's default.
     """
+    options: dict[str, Any] = {} if epoch_s is None else {"epoch_s": epoch_s}
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     app = replace(bind(text), directory=str(folder))
-    run = engine.start(app, drain=False, keep_results=False, policy=policy, partitions=partitions)
+    run = engine.start(app, drain=False, keep_results=False, policy=policy, partitions=partitions, **options)
     try:
         run.await_end(limit_s)
     finally:
@@ -103,10 +110,7 @@ def main() -> None:
         return run_floor(engine, Path(request["folder"]), request["batches"], request["tuples"])
 
     def deadlines(request: dict[str, Any]) -> Answer:
-        folder = Path(request["folder"])
-        return run_deadlines(
-            engine, request["app"], folder, request["policy"], request["partitions"], request["limit_s"]
-        )
+        return run_deadlines(engine, text=request.pop("app"), **{**request, "folder": Path(request["folder"])})
 
     def latency(request: dict[str, Any]) -> Answer:
         load = Load(request.pop("queries"), request.pop("rate"))
