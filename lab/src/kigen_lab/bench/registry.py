@@ -11,6 +11,7 @@ from kigen_lab.bench.lifetimes.registered import LIFETIMES
 from kigen_lab.bench.links.registered import LINKS
 from kigen_lab.bench.nodes.registered import NODES
 from kigen_lab.bench.placement.registered import PLACEMENT
+from kigen_lab.bench.recovery.registered import RECOVERY
 from kigen_lab.bench.registration import Benchmark
 from kigen_lab.bench.shared_joins.registered import SHARED_JOINS
 from kigen_lab.bench.standby.registered import STANDBY
@@ -20,6 +21,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     FLOOR,
     LATENCY,
     DEADLINES,
+    RECOVERY,
     SHARED_JOINS,
     JOINS,
     LINKS,
