@@ -139,6 +139,29 @@ def test_rounds_go_on_while_spark_is_between_two_epochs(
     assert run.sink.metrics.queries["last"].arrived == spec.source("cars", 0).total()  # type: ignore[attr-defined]
 
 
+def test_streams_that_end_before_spark_begins_the_epoch_end_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Spark   | epoch 1 |........................| epoch 2 must come, or the lanes wait for it forever
+    lanes   | epoch 1 | rounds of 2, the last tuples
+    """
+    monkeypatch.setattr(epoch_server, "plan_moves", lambda *_: [])
+    spec = spec_of(tmp_path)
+    run = Run(spec, tmp_path / "out", (None, {}))
+    assert run.epoch()
+    server, until = run.reader._server, time.monotonic() + 120
+    assert server is not None
+    while not (server.over and server.is_ahead):
+        assert time.monotonic() < until, "the streams have not ended while the lanes were ahead"
+        time.sleep(0.005)
+    while run.epoch():
+        pass
+    assert run.sink.finished
+    run.close()
+    check_lines(spec, tmp_path)
+
+
 def test_loads_are_evened_out() -> None:
     def moved(*lanes: dict[str, float]) -> list[tuple[str, int, int]]:
         return plan_moves(list(lanes), 100.0)
