@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from epoch_side import Run
 from test_rounds import spec_of
 
 from kigen.spark.operator.lane import lane_runner
@@ -96,3 +97,17 @@ def test_a_sink_that_is_closed_leaves_no_lane_waiting(tmp_path: Path) -> None:
         thread.start()
         thread.join(10)
         assert outcome, "the lane waits for an answer forever"
+
+
+def test_a_sink_that_serves_again_ends_its_first_server(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path)
+    run = Run(spec, tmp_path / "out", (None, {}))
+    first = run.sink._server
+    assert first is not None
+    run.sink.serve(run.spec)
+    assert not first._thread.is_alive()
+    assert run.sink._server is not first
+    while run.epoch():
+        pass
+    assert run.sink.finished
+    run.close()

@@ -134,7 +134,10 @@ class BatchSink:
         return positions
 
     def serve(self, spec: RunSpec) -> wire.Address:
-        """Starts to take rounds from lanes and returns the address for them."""
+        """Starts to take rounds from lanes and returns the address for them. Lanes of an earlier pipeline get no more
+        answers."""
+        if self._server is not None:
+            self._server.close()
         self._spec = spec
         key = wire.make_key(Path(spec.checkpoint) / wire.KEY_FILE)
         self._server = RoundServer(
