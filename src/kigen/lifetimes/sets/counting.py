@@ -60,7 +60,7 @@ class CountingOperator(Operator):
         events = Events.concat(sides)
         if not len(events):
             return self._nothing()
-        self._grow()
+        self._make_room()
         runs = group_runs(events.slot, events.time)
         weight = events.sign if len(sides) == 1 else np.concatenate([sides[0].sign, sides[1].sign * _RIGHT])
         return self._result(runs, self._rise(runs, weight))
@@ -68,7 +68,7 @@ class CountingOperator(Operator):
     def _nothing(self) -> Message:
         return Signed.empty(self.node.schema) if self._signed else Block.empty(self.node.schema)
 
-    def _grow(self) -> None:
+    def _make_room(self) -> None:
         """Makes room for rows that have got slots."""
         capacity = self._groups.key_table.capacity
         self._counts, self._born, self._died = (grown(a, capacity) for a in (self._counts, self._born, self._died))

@@ -135,7 +135,7 @@ class OverOperator(CountingOperator):
         columns = concat_columns([gain.columns for gain in gains])
         time, sign = (np.concatenate([getattr(gain, part) for gain in gains]) for part in ("time", "sign"))
         slots = self._groups.assign(columns, len(time))
-        self._grow()
+        self._make_room()
         runs = group_runs(slots, time)
         rise = runs.total(sign)
         np.add.at(self._counts, runs.slot, rise)
