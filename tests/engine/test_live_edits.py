@@ -151,6 +151,8 @@ def test_paths_are_compared_as_the_file_system_sees_them(tmp_path: Path) -> None
     assert not allowed.allows_path("in*", folder)
     assert not allowed.allows_path("in/*/../../x", folder)
     assert not allowed.allows_path("s3://bucket/in", folder)
+    assert not allowed.allows_path("in/\0", folder)
+    assert not allowed.allows_path("in/\ud800", folder)
     assert not Allowed.parse(["in"], folder).allows_path("link/passwd", folder)
     assert not Allowed.parse([], folder).allows_path("in", folder)
 

@@ -117,3 +117,31 @@ def test_a_key_of_columns_is_checked(cluster: Any, tmp_path: Path) -> None:
 def test_the_mode_is_asked_for() -> None:
     with pytest.raises(CqlErrors, match="needs mode = 'upsert'"):
         declared("h:1", "t", mode="")
+
+
+def test_messages_that_change_nothing_are_read_once(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = "repeats"
+    stream = declared(cluster.brokers, topic)
+    send(cluster, topic, "a", 1)
+    cluster.flush()
+    source = open_source(stream, ".", False, None, str(tmp_path))
+    source.read(source.advance(source.initial(), 10))
+    table, log = kept(stream, tmp_path), Changelog(stream, ".")
+    looked: list[int] = []
+    newest = Changelog._newest
+
+    def counted(self: Changelog, starts: Any, ends: Any) -> Any:
+        looked.append(sum(ends.values()) - sum(starts.values()))
+        return newest(self, starts, ends)
+
+    monkeypatch.setattr(Changelog, "_newest", counted)
+    for value in (1, 1, 2):
+        send(cluster, topic, "a", value)
+        cluster.flush()
+        assert log.follow(table)
+    assert not log.follow(table), "nothing has come"
+    assert looked == [1, 1, 1]
+    assert content(table) == {"a": 2}
+    log.close()

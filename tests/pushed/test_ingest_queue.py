@@ -173,6 +173,29 @@ def test_shed_keeps_the_most_valuable_tuples_and_notes_the_others(
     queue.close()
 
 
+def test_a_repeated_batch_of_which_nothing_was_kept_is_left_out_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = stream_of("SHED ABOVE 1 PER SECOND BY v INTO csv (path = 'shed.csv')")
+    assert stream.shed is not None
+    queue = IngestQueue(stream, tmp_path, tmp_path / "clock", syncs=False, keeps=BatchShedding(stream.shed))
+    clock = [5_999_999]
+    monkeypatch.setattr(ingest_queue.time, "time_ns", lambda: clock[0] * 1000)
+    assert push(queue, '{"k": "a", "v": 1}') == (1, False)
+    lost = b'{"k": "b", "v": 1}\n'
+    done = [queue.push(decode_batch(lost, LINES, stream, NOW_US), "key", lost) for _ in range(2)]
+    clock[0] = 7_999_999  # there is room again
+    done.append(queue.push(decode_batch(lost, LINES, stream, NOW_US), "key", lost))
+    assert [(one.accepted, one.shed, one.repeated) for one in done] == [(0, 1, False), (0, 0, True), (0, 0, True)]
+    assert push(queue, '{"k": "c", "v": 1}') == (1, False)
+    assert [row[0] for row in rows(queue)] == ["a", "c"]
+    notes = [note for note in queue.queue.read(0).batch().column("_note").to_pylist() if note]
+    table = left_out_of(notes).shed_table(stream)
+    assert table is not None
+    assert table.column("c0").to_pylist() == ["b"], "once"
+    queue.close()
+
+
 def test_shed_tuples_are_only_counted_if_nothing_takes_them(tmp_path: Path) -> None:
     stream = stream_of("SHED ABOVE 1 PER SECOND")
     left_out = LeftOut().with_shed(stream, pa.table({"c0": ["a"], "c1": [1.0], "_ts": [7]}))

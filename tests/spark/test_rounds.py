@@ -14,8 +14,10 @@ from epoch_side import Crash, CrashingRuntime, Run, undisturbed
 
 from kigen.plan import load_app
 from kigen.spark.admission import epoch_server
+from kigen.spark.admission.lane import Lane
 from kigen.spark.admission.lane_moves import plan_moves
 from kigen.spark.operator.lane import lane_runner
+from kigen.spark.operator.lane.lane_loop import LaneLost
 from kigen.spark.operator.lane.lane_runner import LaneRunner
 from kigen.spark.rounds import round_log
 from kigen.spark.spec import RunSpec
@@ -137,6 +139,85 @@ def test_rounds_go_on_while_spark_is_between_two_epochs(
     run.close()
     check_lines(spec, tmp_path)
     assert run.sink.metrics.queries["last"].arrived == spec.source("cars", 0).total()  # type: ignore[attr-defined]
+
+
+def test_streams_that_end_before_spark_begins_the_epoch_end_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Spark   | epoch 1 |........................| epoch 2 must come, or the lanes wait for it forever
+    lanes   | epoch 1 | rounds of 2, the last tuples
+    """
+    monkeypatch.setattr(epoch_server, "plan_moves", lambda *_: [])
+    spec = spec_of(tmp_path)
+    run = Run(spec, tmp_path / "out", (None, {}))
+    assert run.epoch()
+    server, until = run.reader._server, time.monotonic() + 120
+    assert server is not None
+    while not (server.over and server.is_ahead):
+        assert time.monotonic() < until, "the streams have not ended while the lanes were ahead"
+        time.sleep(0.005)
+    while run.epoch():
+        pass
+    assert run.sink.finished
+    run.close()
+    check_lines(spec, tmp_path)
+
+
+def test_an_epoch_that_cannot_begin_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log of the second lane cannot be opened: no lane may take the rounds of the old epoch for new ones."""
+    monkeypatch.setattr(epoch_server, "plan_moves", lambda *_: [])
+    spec, begin = spec_of(tmp_path), Lane.begin_epoch
+
+    def failing(lane: Lane, epoch: int) -> None:
+        if epoch == 3 and lane.place == 1:
+            raise OSError(28, "No space left on device")
+        begin(lane, epoch)
+
+    monkeypatch.setattr(Lane, "begin_epoch", failing)
+    run = Run(spec, tmp_path / "out", (None, {}))
+    committed: list[tuple[Any, Any]] = [(None, {})]
+
+    def all_epochs() -> None:
+        while run.epoch():
+            committed.append((run.offset, run.states))
+
+    with pytest.raises((LaneLost, OSError)):  # OSError: Spark was there before the lanes
+        all_epochs()
+    assert isinstance(run.sink.scratch.error(), OSError), "the command says why the run has ended"
+    run.close()
+    monkeypatch.setattr(Lane, "begin_epoch", begin)
+    run = Run(spec_of(tmp_path, run_id="again"), tmp_path / "out", committed[-1])
+    while run.epoch():
+        pass
+    run.close()
+    check_lines(spec, tmp_path)
+
+
+def test_a_snapshot_of_a_lane_that_takes_over_stays_until_spark_has_the_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lane that died after its epoch is made again, and saves its own snapshot while the others close the epoch."""
+    spec = spec_of(tmp_path)
+    run = Run(spec, tmp_path / "out", (None, {}))
+    saved = Path(spec.checkpoint) / "chunks" / "saved-by-the-second-attempt"
+    saved.parent.mkdir()
+    saved.write_bytes(b"state")
+    there: list[bool] = []
+    write = run.sink._write
+
+    def written(rows: list[dict[str, Any]], batch: int) -> None:
+        there.append(run.sink.record.batch == batch and saved.exists())
+        write(rows, batch)
+
+    monkeypatch.setattr(run.sink, "_write", written)
+    assert run.epoch()
+    assert there == [True]
+    assert not saved.exists(), "no state names it"
+    while run.epoch():
+        pass
+    run.close()
+    check_lines(spec, tmp_path)
 
 
 def test_loads_are_evened_out() -> None:

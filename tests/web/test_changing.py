@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -83,12 +84,33 @@ def test_what_is_wrong_is_said(client: httpx.Client) -> None:
         ("add", {"text": "", "now": 3}, 400, '"now" is not known'),
         ("drop", {"queries": "hot"}, 400, '"queries" must be of type list'),
         ("save", {"to": "/tmp/x"}, 403, "was not allowed"),
+        ("save", {"to": "/tmp/x\0"}, 403, "was not allowed"),
+        (
+            "add",
+            {
+                "text": "CREATE STREAM t (a BIGINT) FROM kafka (brokers = 'h:1', topic = 't', format = 'avro', "
+                "registry = 'file:///etc/passwd#'); CREATE QUERY more AS SELECT a FROM t [NOW];"
+            },
+            400,
+            "the statements have errors",
+        ),
         ("grow", {}, 404, "use one of /app/add"),
     ):
         answer = client.post(f"/app/{action}", json=body)
         assert (answer.status_code, words in answer.json()["error"]) == (status, True), answer.text
     assert client.post("/app/add", content=b"{").status_code == 400
     assert client.get("/app/add").status_code == 405
+
+
+def test_a_change_that_a_disk_refuses_says_so(
+    run: StandIn, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(28, "No space left on device", "/data/copy")
+
+    monkeypatch.setattr(run.changes, "save", full)
+    answer = client.post("/app/save", json={"to": "/data/copy"})
+    assert (answer.status_code, "No space left on device: '/data/copy'" in answer.json()["error"]) == (409, True)
 
 
 def test_one_change_at_a_time(run: StandIn, client: httpx.Client) -> None:

@@ -97,9 +97,7 @@ def _answer(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     except (CqlErrors, CqlError) as error:
         found = error.errors if isinstance(error, CqlErrors) else [error]
         raise Refused(400, "the statements have errors", errors=[_error_json(one) for one in found]) from error
-    except InputError as error:
-        raise Refused(409, str(error)) from error
-    except (ArgumentError, CheckpointMismatch) as error:
+    except (InputError, ArgumentError, CheckpointMismatch, OSError) as error:
         raise Refused(409, str(error)) from error
     except RunFailed as error:
         raise Refused(500, str(error)) from error

@@ -42,6 +42,7 @@ class Changelog:
         self._options, self._cluster = options, Cluster(options)
         self._consumer: RangeConsumer | None = None
         self._rows: dict[bytes, int] = {}  # key -> number of its row
+        self._read_to: Offsets = {}  # beyond the offsets of the newest version, if nothing has changed since
 
     def first(self) -> tuple[pa.Table, dict[str, Any]]:
         """Returns the first version, with the keys, and the offsets after it."""
@@ -57,7 +58,7 @@ class Changelog:
         if not self._rows:
             keys = now.rows.column(KEY).to_pylist()
             self._rows = dict(zip(keys, now.rows.column(ROW).to_pylist(), strict=True))
-        starts: Offsets = dict(now.about["offsets"])
+        starts: Offsets = self._read_to or dict(now.about["offsets"])
         partitions = sorted({*starts, *self._cluster.partitions()})
         ends = {name: max(end, starts.get(name, 0)) for name, end in self._cluster.ends(partitions).items()}
         if ends == starts:
@@ -69,6 +70,7 @@ class Changelog:
         born = born.filter(pa.array([key not in same for key in born.column(KEY).to_pylist()], pa.bool_()))
         first = now.next_row
         table.add(pa.array(dead, pa.int64()), born, {"offsets": ends})
+        self._read_to = ends
         for key in newest:
             if key not in same:
                 self._rows.pop(key, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kigen.plan.connectors.option_kinds import DURATION, INSTANT, PATH, TEXT, OptionKind, one_of, text
+from kigen.plan.connectors.option_kinds import DURATION, INSTANT, PATH, TEXT, OptionKind, matching, one_of, text
 from kigen.plan.connectors.spec import ConnectorSpec
 
 SPEC = ConnectorSpec(
@@ -29,7 +29,9 @@ SPEC = ConnectorSpec(
     sink="kigen.connectors.kafka.sink:KafkaSink",
     source_options={
         "format": one_of("json", "avro", "csv", "raw", "arrow"),
-        "registry": TEXT,
+        "registry": OptionKind(
+            "an address such as 'http://host:8081'", matching(r"https?://\S+"), "'http://host:8081'"
+        ),
         "registry_username": TEXT,
         "registry_password_env": TEXT,
         "registry_password_file": PATH,

@@ -110,6 +110,8 @@ class IngestQueue:
             left_out, count = self._owed.with_rows(rows).with_shed(self.stream, gone), kept.num_rows
             if not count:
                 self._owed = left_out
+                if key is not None:  # known as long as this process lives, like what is owed
+                    self._keys.add(KnownBatch(key, digest, self._end, 0, rows.skipped))
                 return Pushed(0, rows.skipped, shed=gone.num_rows)
             first = self._append(kept, _note(count, left_out, key, digest, names))
             self._owed = LeftOut()

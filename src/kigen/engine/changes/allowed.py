@@ -99,7 +99,10 @@ class Allowed:
         whole = path if fixed == path else os.path.dirname(fixed)
         if "://" in path or ".." in path[len(fixed) :].split("/"):
             return False
-        real = os.path.realpath(os.path.join(directory, whole))
+        try:
+            real = os.path.realpath(os.path.join(directory, whole))
+        except ValueError:  # no file can have this name: a zero character, or half of a surrogate pair
+            return False
         return any(real == one or real.startswith(one.rstrip("/") + "/") for one in self.paths)
 
 

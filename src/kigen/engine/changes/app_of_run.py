@@ -126,7 +126,7 @@ class AppOfRun:
         of a run of an app, with which the sources of added queries are tried before anything changes."""
         planned, stand = self.plan(declared, replay_us), stand_of(self._checkpoint)
         sources, begun = self.try_out(planned, spec_of)
-        record = with_starts(planned, stand, sources, begun)
+        record = with_starts(planned, stand, sources, begun, self.record.tasks)
         if while_running:
             record = self._while_running(record)
         write_record(self._checkpoint, record, self._sync)

@@ -1,13 +1,14 @@
 """Decides where the tasks that a change adds start in each of their streams.
 
 From now on means: where the run has come in the stream, so an added query sees what the others have still to see. A
-stream that no task has read starts as in a new app. Invariant: the starts are part of the record of the change, so a
+changed query begins where the old one ended: its task may be behind the others, or ahead of them. A stream that no task
+has read starts as in a new app. Invariant: the starts are part of the record of the change, so a
 run that is killed after the change starts the tasks at the same places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from kigen.connectors.synthetic.source import SyntheticSource
 from kigen.engine.changes.planned import PlannedChange
 from kigen.engine.checkpoint.app_record import AppRecord
 from kigen.plan.logical import SourceStream
+from kigen.plan.tasks import Task
 from kigen.spark.admission.offsets import first_cursor
 from kigen.spark.admission.stand import Stand
 
@@ -36,23 +38,34 @@ def begun_us(planned: PlannedChange, stand: Stand | None, now_us: int) -> dict[s
 
 
 def with_starts(
-    planned: PlannedChange, stand: Stand | None, sources: Mapping[str, Source], begun: dict[str, int]
+    planned: PlannedChange,
+    stand: Stand | None,
+    sources: Mapping[str, Source],
+    begun: dict[str, int],
+    before: Iterable[Task] = (),
 ) -> AppRecord:
-    """Returns the record of the change, with the starts of the added tasks. `sources` has those of their streams."""
+    """Returns the record of the change, with the starts of the added tasks. `sources` has those of their streams,
+    `before` are the tasks that ran before the change."""
     streams = {stream.name: stream for stream in planned.app.streams}
+    task_of = {query.name: task.name for task in before for query in task.queries}
     starts = dict(planned.record.starts)
     for task in planned.added_tasks:
-        starts[task.name] = {name: _start(streams[name], sources[name], stand, planned) for name in task.streams}
+        changed = {query.name for query in task.queries} & set(planned.found.dropped)
+        old = {task_of[name] for name in changed if name in task_of}
+        starts[task.name] = {name: _start(streams[name], sources[name], stand, planned, old) for name in task.streams}
     dropped = (0 if stand is None else stand.seq, planned.dropped_tasks)
     return replace(planned.record, starts=starts, begun_us=begun, dropped=dropped)
 
 
-def _start(stream: SourceStream, source: Source, stand: Stand | None, planned: PlannedChange) -> dict[str, Any]:
+def _start(
+    stream: SourceStream, source: Source, stand: Stand | None, planned: PlannedChange, old: Collection[str]
+) -> dict[str, Any]:
+    """Returns where a task begins in a stream. `old` are the tasks that had its queries before they changed."""
     live, original = source.live, stream.copy_of or stream.name
     known = stand is not None and original not in planned.found.moved_streams and not stream.table
     if known and stream.since_us is None:
         assert stand is not None
-        cursor = stand.cursor(original)
+        cursor = stand.cursor(original, old)
         if live and cursor is not None:
             return {"cursor": {**cursor, "progress": None, "ended": False}}
         if not live and original in stand.logs:

@@ -59,12 +59,22 @@ class CountingOperator(Operator):
         sides = [lifecycle.events(message, now) for lifecycle, message in zip(self._inputs, inputs, strict=True)]
         events = Events.concat(sides)
         if not len(events):
-            return Signed.empty(self.node.schema) if self._signed else Block.empty(self.node.schema)
-        capacity = self._groups.key_table.capacity
-        self._counts, self._born, self._died = (grown(a, capacity) for a in (self._counts, self._born, self._died))
+            return self._nothing()
+        self._make_room()
         runs = group_runs(events.slot, events.time)
         weight = events.sign if len(sides) == 1 else np.concatenate([sides[0].sign, sides[1].sign * _RIGHT])
-        rise = self._rise(runs, weight)
+        return self._result(runs, self._rise(runs, weight))
+
+    def _nothing(self) -> Message:
+        return Signed.empty(self.node.schema) if self._signed else Block.empty(self.node.schema)
+
+    def _make_room(self) -> None:
+        """Makes room for rows that have got slots."""
+        capacity = self._groups.key_table.capacity
+        self._counts, self._born, self._died = (grown(a, capacity) for a in (self._counts, self._born, self._died))
+
+    def _result(self, runs: Runs, rise: Ints) -> Message:
+        """Opens and closes copies where their number rises and falls, and forgets rows that have none left."""
         opened, closed = self._changes(runs, rise)
         touched = runs.slot[runs.first]
         gone = touched[self._counts[touched] == 0]

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from kigen.lifetimes.blocks import Block, Ints, Signed, concat_columns, no_ints
+from kigen.lifetimes.blocks import Ints, concat_columns, no_ints
 from kigen.lifetimes.chunks import State
 from kigen.lifetimes.keys.groups import Groups
 from kigen.lifetimes.keys.slot_arrays import different_slots, grown
-from kigen.lifetimes.operator import Message, as_block, as_signed
+from kigen.lifetimes.operator import Message
 from kigen.lifetimes.operator_spec import OperatorContext, OperatorSpec
 from kigen.lifetimes.sets.counting import CountingOperator
 from kigen.lifetimes.sets.places import Changes, GroupRows, changed_copies
@@ -66,9 +66,6 @@ class OverOperator(CountingOperator):
         gains = [gain for part in self._parts(events) if (gain := self._gains(part)) is not None]
         self._forget(different_slots(self._rows.key_table.capacity, events.slot))
         return self._counted(gains) if gains else self._nothing()
-
-    def _nothing(self) -> Message:
-        return Signed.empty(self.node.schema) if self._signed else Block.empty(self.node.schema)
 
     # --- rows and groups ------------------------------------------------------------------------------------------
 
@@ -138,17 +135,11 @@ class OverOperator(CountingOperator):
         columns = concat_columns([gain.columns for gain in gains])
         time, sign = (np.concatenate([getattr(gain, part) for gain in gains]) for part in ("time", "sign"))
         slots = self._groups.assign(columns, len(time))
-        capacity = self._groups.key_table.capacity
-        self._counts, self._born, self._died = (grown(a, capacity) for a in (self._counts, self._born, self._died))
+        self._make_room()
         runs = group_runs(slots, time)
         rise = runs.total(sign)
         np.add.at(self._counts, runs.slot, rise)
-        opened, closed = self._changes(runs, rise)
-        touched = runs.slot[runs.first]
-        gone = touched[self._counts[touched] == 0]
-        self._born[gone] = self._died[gone] = 0
-        self._groups.release(gone)
-        return as_signed(opened, closed) if self._signed else as_block(opened, closed)
+        return self._result(runs, rise)
 
     # --- state ----------------------------------------------------------------------------------------------------
 

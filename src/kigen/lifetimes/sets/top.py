@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from kigen.lifetimes.blocks import Block, Ints, Mask, Signed, no_ints
+from kigen.lifetimes.blocks import Ints, Mask, no_ints
 from kigen.lifetimes.chunks import State
 from kigen.lifetimes.keys.groups import Groups
 from kigen.lifetimes.keys.slot_arrays import different_slots, grown
@@ -52,7 +52,7 @@ class TopOperator(CountingOperator):
     def step(self, inputs: list[Message], now: int) -> Message:
         events = self._inputs[0].events(inputs[0], now)
         if not len(events):
-            return Signed.empty(self.node.schema) if self._signed else Block.empty(self.node.schema)
+            return self._nothing()
         self._grow(events)
         touched = self._different(events.slot)
         rows, mine = self._grouped(touched, events) if self._top.by else self._within_bound(events)
@@ -74,8 +74,8 @@ class TopOperator(CountingOperator):
 
     def _grow(self, events: Events) -> None:
         """Describes the rows that are new."""
+        self._make_room()
         capacity = self._groups.key_table.capacity
-        self._counts, self._born, self._died = (grown(a, capacity) for a in (self._counts, self._born, self._died))
         self._coarse, self._group = grown(self._coarse, capacity), grown(self._group, capacity)
         self._serial = grown(self._serial, capacity, -1)
         slots = events.slot[self._serial[events.slot] != self._groups.key_table.serial[events.slot]]

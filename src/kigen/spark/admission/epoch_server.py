@@ -87,6 +87,13 @@ class EpochServer:
         return self._offset
 
     def _begin(self, epoch: int) -> None:
+        try:
+            self._open_epoch(epoch)
+        except Exception:
+            self._broken = True  # some lanes have the new epoch, others the old one
+            raise
+
+    def _open_epoch(self, epoch: int) -> None:
         self._last_rounds = [lane.rounds for lane in self._lanes]
         self._epoch, self._moves, self._ahead = epoch, [], set()
         self._attempts = [-1] * len(self._lanes)
@@ -217,7 +224,8 @@ class EpochServer:
                     return
                 self._ahead.add(place)
                 if len(self._ahead) == sum(1 for lane in self._lanes if lane.tasks):
-                    self._begin(epoch)
+                    with self._scratch.recording_errors():
+                        self._begin(epoch)
                     return
             time.sleep(_AHEAD_S)
 

@@ -94,9 +94,10 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
         """Begins the next epoch, unless the run stops or all streams have ended."""
         if self._server is None:
             self._server = EpochServer(self._spec, self._scratch)
-        is_begun = self._server.is_ahead or round_log.is_begun(self._spec.checkpoint, start.seq + 1)
-        if self._scratch.stopping and not is_begun:
-            return start  # an epoch that lanes or an earlier process have begun is finished first
+        if self._server.is_ahead:
+            return self._server.begin(start)  # lanes wait for Spark to end it, also if all streams have ended in it
+        if self._scratch.stopping and not round_log.is_begun(self._spec.checkpoint, start.seq + 1):
+            return start  # an epoch that an earlier process has begun is finished first
         return start if self._server.over else self._server.begin(start)
 
     def _live(self, start: Offset, now_us: int, closing: bool) -> LiveDecision:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,14 @@ class Stand:
     logs: dict[str, LogPosition]  # the furthest position of any task
     queues: dict[str, Cursors]
 
-    def cursor(self, stream: str) -> dict[str, Any] | None:
-        """Returns the furthest cursor of any task in a live stream; None if no task reads it."""
-        known = [cursors[stream] for cursors in self.queues.values() if stream in cursors]
-        return max(known, key=lambda cursor: int(cursor["index"]), default=None)
+    def cursor(self, stream: str, tasks: Collection[str] = ()) -> dict[str, Any] | None:
+        """Returns the cursor in a live stream that is the least of these tasks; the furthest of any task if none of
+        them reads it; None if no task does."""
+        known = [(queue, cursors[stream]) for queue, cursors in self.queues.items() if stream in cursors]
+        theirs = [cursor for queue, cursor in known if task_of(queue) in tasks]
+        if theirs:
+            return min(theirs, key=_index)
+        return max((cursor for _, cursor in known), key=_index, default=None)
 
     def ended(self, stream: str) -> bool:
         """Whether a log has ended for the tasks that read it."""
@@ -40,6 +45,10 @@ class Stand:
     @property
     def tasks(self) -> set[str]:
         return {task_of(queue) for queue in self.queues}
+
+
+def _index(cursor: dict[str, Any]) -> int:
+    return int(cursor["index"])
 
 
 def is_settled(checkpoint: str | Path) -> bool:

@@ -134,7 +134,10 @@ class BatchSink:
         return positions
 
     def serve(self, spec: RunSpec) -> wire.Address:
-        """Starts to take rounds from lanes and returns the address for them."""
+        """Starts to take rounds from lanes and returns the address for them. Lanes of an earlier pipeline get no more
+        answers."""
+        if self._server is not None:
+            self._server.close()
         self._spec = spec
         key = wire.make_key(Path(spec.checkpoint) / wire.KEY_FILE)
         self._server = RoundServer(
@@ -222,6 +225,8 @@ class BatchSink:
             self._sync_spark_files()
             with self.lock:
                 self.record.chunks = named
+        # All lanes have saved their state: no worker writes a snapshot that is not named.
+        snapshot_files.remove_unneeded(self._spec.checkpoint, named)
         self._writer.drop_spooled(rows)
         self._events |= {task: note["next_event_us"] for task, note in notes}
         seq = max((row["seq"] for row in rows), default=-1)
@@ -245,7 +250,6 @@ class BatchSink:
         self._rounds.drop()
         self._epoch, self._rounds = EpochProgress(batch + 1), RoundRecords(self._spec.checkpoint, batch + 1)
         self._notes = []
-        snapshot_files.remove_unneeded(self._spec.checkpoint, named)
         self._committed(notes)
         if self.on_epoch is not None:
             self.on_epoch()

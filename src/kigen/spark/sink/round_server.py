@@ -130,6 +130,7 @@ class RoundServer:
         self._server.close()
         self._waiting.put(None)
         self._thread.join(5.0)
+        self._server.disconnect()  # a lane whose round is not written would wait for its answer
 
 
 def _answer(delivered: DeliveredRound | EndedLane, now_s: float) -> dict[str, Any]:

@@ -27,7 +27,10 @@ def with_batch(before: Snapshots, batch: int, chunks: dict[str, str | None]) -> 
 
 
 def remove_unneeded(checkpoint: str, named: Snapshots) -> None:
-    """Deletes snapshots that no retained state names. No worker writes one now: all rows of the batch have arrived."""
+    """Deletes snapshots that no retained state names. No worker may write one now: Spark has all rows of the batch.
+
+    While lanes close an epoch, a lane that takes over from another one may be saving its state.
+    """
     needed = {name for versions in named.values() for _, name in versions}
     directory = Path(checkpoint) / "chunks"
     if directory.is_dir():

@@ -13,6 +13,7 @@ import hashlib
 import secrets
 import threading
 from contextlib import suppress
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -60,8 +61,8 @@ def _ask_runner(spec: RunSpec, payload: dict[str, Any], before: StateRow | None)
         with wire.connect(address, key) as connection:
             wire.send(connection, {"epoch": payload["epoch"], "before": digest(before)})
             header, parts = wire.receive(connection)
-    except (OSError, EOFError, ValueError):
-        return None  # none, on another machine, or gone
+    except (OSError, EOFError, ValueError, AuthenticationError):
+        return None  # none, on another machine, gone, or of the pipeline before a change of the app
     if "rows" not in header:
         return None
     state = header["state"]
