@@ -1,4 +1,4 @@
-"""A Kafka broker, or a PostgreSQL server, that is away for a while (in the soak: five minutes): the run waits, says so,
+"""A Kafka broker, a PostgreSQL server or an MQTT broker that is away for a while (in the soak: five minutes): the run waits, says so,
 goes on, and each row is out once."""
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 from kigen_lab.servers.kafka_broker import Broker, running_broker
+from kigen_lab.servers.mosquitto import Mosquitto
 from kigen_lab.servers.postgres_server import PostgresServer
 from live_command import IS_SOAK, LiveCommand
+from mqtt_ends import Reader
 
 _AWAY_S = 300 if IS_SOAK else 20
 _WAYS = ["killed", "frozen"] if IS_SOAK else ["frozen"]  # the short kills are in test_kafka_run and test_postgres_kill
@@ -27,6 +29,10 @@ CREATE STREAM seen (n BIGINT, ts TIMESTAMP) TIMESTAMP BY ts IDLE 1 SECONDS FROM 
 CREATE QUERY history AS ISTREAM(SELECT n FROM seen [NOW]) INTO postgres (url_env = 'PG_URL', table = 'history');
 CREATE QUERY total AS SELECT 'all' AS k, COUNT(*) AS n FROM seen [UNBOUNDED]
   INTO postgres (url_env = 'PG_URL', table = 'total', mode = 'current', key = 'k');
+"""
+MQTT = """
+CREATE STREAM m (n BIGINT) FROM mqtt (broker = '{broker}', topic = 'in');
+CREATE QUERY sent AS ISTREAM(SELECT n FROM m [NOW]) INTO mqtt (broker = '{broker}', topic = 'sent');
 """
 
 
@@ -141,3 +147,45 @@ def test_a_postgres_server_is_away(tmp_path: Path, how: str) -> None:
     finally:
         command.kill()
         server.remove()
+
+
+@pytest.mark.timeout(600 if not IS_SOAK else 0)
+@pytest.mark.parametrize("how", _WAYS if IS_SOAK else ["killed"])  # a frozen broker is noticed after 45 s
+def test_an_mqtt_broker_is_away(tmp_path: Path, how: str) -> None:
+    (tmp_path / "broker").mkdir()
+    broker = Mosquitto(tmp_path / "broker")
+    command = LiveCommand(tmp_path, MQTT.format(broker=broker.address))
+    reader = Reader(broker)
+
+    def results() -> list[int]:
+        return sorted(row["n"] for row in list(reader.rows.values()))
+
+    def send(first: int, end: int) -> None:
+        broker.publish(*(("in", json.dumps({"n": n})) for n in range(first, end)))
+
+    def away() -> None:
+        began = time.monotonic()
+        command.wait_for(lambda: "waiting for it" in command.errors(), 120)
+        command.wait_for(lambda: time.monotonic() - began > _AWAY_S, _AWAY_S + 60)
+
+    try:
+        command.start()
+        broker.await_subscriptions(3)  # two of the reader
+        send(0, 500)
+        command.wait_for(lambda: len(results()) >= 500)
+        send(500, 5_000)  # it goes in the middle of these
+        if how == "frozen":
+            freeze([broker.pid], away)
+        else:
+            broker.stop()
+            away()
+            broker.start()
+        command.wait_for(lambda: "is back" in command.errors())
+        send(5_000, 6_000)
+        command.wait_for(lambda: len(results()) >= 6_000)
+        command.stop()
+        assert results() == list(range(6_000))
+    finally:
+        command.kill()
+        reader.close()
+        broker.stop()

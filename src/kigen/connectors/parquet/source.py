@@ -27,7 +27,7 @@ from kigen.connectors.columns import MISSING, places_of
 from kigen.connectors.input_files import Files
 from kigen.connectors.options import path_of, suffixes_of
 from kigen.connectors.parquet.row_groups import Group, RowGroups
-from kigen.connectors.source_base import InputError, Position, Range, Rows, Source, checked
+from kigen.connectors.source_base import InputError, Position, Range, Rows, Source, Times, checked
 from kigen.connectors.values.arrow_types import cast_lossless, may_become
 from kigen.connectors.values.missing_columns import missing_in
 from kigen.plan.logical import SourceStream
@@ -116,7 +116,10 @@ class ParquetSource(Source):
         columns = []
         for index, column in enumerate(self.stream.schema):
             found = table.column(index)
-            chunks = [bisect_cast(chunk, partial(cast_lossless, type_=column.type)) for chunk in found.chunks]
+            if may_become(found.type, column.type):
+                chunks = [bisect_cast(chunk, partial(cast_lossless, type_=column.type)) for chunk in found.chunks]
+            else:  # another type than declared: every value is bad
+                chunks = [(pa.nulls(len(c), column.type.arrow), _valid(c)) for c in found.chunks]
             values = pa.chunked_array([c for c, _ in chunks], column.type.arrow)
             before = 0
             for chunk, misfits in chunks:
@@ -208,7 +211,7 @@ class ParquetSource(Source):
 
     def _footer(self, name: str) -> tuple[pq.FileMetaData, tuple[str | None, ...]]:
         """Returns the file's metadata and its names of the declared columns, None for those that it does not have;
-        raises InputError if a column is missing that must be there, or has a wrong type."""
+        raises InputError if a column is missing that must be there, or has a wrong type while bad rows end the run."""
         if name not in self._footers:
             path = self.files.full(name)
             try:
@@ -224,7 +227,8 @@ class ParquetSource(Source):
                     names.append(None)
                     continue
                 found = schema.names[place]
-                if not may_become(schema.field(found).type, column.type):
+                is_fatal = not self.stream.on_error_skip or len(names) == self.timestamp
+                if is_fatal and not may_become(schema.field(found).type, column.type):
                     raise InputError(
                         f"{column.type} required, the file's column is {schema.field(found).type}",
                         path,
@@ -234,6 +238,11 @@ class ParquetSource(Source):
                 names.append(found)
             self._footers[name] = (footer, tuple(names))
         return self._footers[name]
+
+
+def _valid(chunk: pa.Array) -> Times:
+    """Returns the places of values that are not NULL."""
+    return np.flatnonzero(chunk.is_valid().to_numpy(zero_copy_only=False))
 
 
 def _row_text(table: pa.Table, row: int, schema: Schema) -> str:
