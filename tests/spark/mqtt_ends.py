@@ -9,8 +9,6 @@ from typing import Any
 import paho.mqtt.client as mqtt
 from kigen_lab.servers.mosquitto import Mosquitto as Broker
 from paho.mqtt.enums import CallbackAPIVersion
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 
 ROOMS = 7
 
@@ -41,13 +39,11 @@ class Reader:
         self.rows: dict[tuple[str, str, str], dict[str, Any]] = {}
         self.tops: dict[str, int] = {}
         self.repeated = 0
-        self._client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="reader", protocol=mqtt.MQTTv5)
+        self._client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
         self._client.on_message = self._arrived
         subscribed = threading.Event()
         self._client.on_subscribe = lambda *_: subscribed.set()
-        kept = Properties(PacketTypes.CONNECT)
-        kept.SessionExpiryInterval = 3_600  # the broker keeps what comes while it, or the reader, is away
-        self._client.connect("127.0.0.1", broker.port, properties=kept)
+        self._client.connect("127.0.0.1", broker.port)
         self._client.loop_start()
         self._client.subscribe([("sent", 1), ("tops/+", 1)])
         assert subscribed.wait(120)
