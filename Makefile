@@ -30,8 +30,8 @@ fast: setup      ## run the tests without Spark; those that wait for processes r
 	$(VENV)/python -m pytest -q -n auto --dist worksteal --ignore=tests/queue --ignore=tests/links --ignore=tests/standby --ignore=tests/kafka --ignore=tests/mqtt --ignore=tests/web --ignore=tests/spark --ignore=tests/engine --ignore=tests/cli --ignore=tests/nodes --ignore=tests/standby_nodes --ignore=tests/soak --ignore=tests/architecture --ignore=tests/docs --ignore=tests/packaging
 	$(VENV)/python -m pytest -q -n 2 --dist loadfile tests/queue tests/links tests/standby tests/kafka tests/mqtt tests/web
 
-soak: setup      ## run the long tests: 5,000 random apps of each kind, 100 kills, ten each over HTTP and Kafka, 100 killed leaders
-	KIGEN_SOAK=1 $(VENV)/python -m pytest -q --timeout=0 tests/soak tests/nodes tests/standby_nodes tests/standby tests/protocol tests/schedule tests/queue tests/links tests/spark/test_http_kill.py tests/spark/test_kafka_run.py
+soak: setup      ## run the long tests: 5,000 random apps of each kind, 100 kills, ten each over HTTP, Kafka, PostgreSQL and MQTT, servers away for minutes, 100 killed leaders
+	KIGEN_SOAK=1 $(VENV)/python -m pytest -q --timeout=0 tests/soak tests/nodes tests/standby_nodes tests/standby tests/protocol tests/schedule tests/queue tests/links tests/spark/test_http_kill.py tests/spark/test_kafka_run.py tests/spark/test_postgres_kill.py tests/spark/test_mqtt_kill.py tests/spark/test_servers_away.py
 
 bench: setup     ## run the short form of all benchmarks: over an hour, on an otherwise idle machine
 	for name in floor latency lifetimes joins shared-joins deadlines links placement nodes standby connectors; do $(VENV)/kigen bench $$name --quick || exit 1; done

@@ -41,6 +41,40 @@ def test_check_counts_what_it_found(app_file: Path) -> None:
     assert (done.exit_code, done.output) == (0, f"{app_file}: 1 stream, 1 query, no errors\n")
 
 
+@pytest.mark.parametrize(
+    ("files", "warned"),
+    [
+        ({"s.csv": "a,ts\n"}, []),
+        ({"s.csv": "A, ts \n1,2026-01-01T00:00:00Z\n"}, []),
+        ({"s.csv": "at,ts\n"}, ["1:18: column a is missing in s.csv: it will be NULL", "did you mean at?"]),
+        ({"s.csv": "a,time\n"}, ["1:28: column ts is missing in s.csv: the run will not accept the file"]),
+        ({"s.csv": ""}, []),
+        ({"s/1.csv": "b,ts\n", "s/2.csv": "a,ts\n"}, []),
+        ({"s/1.csv": "b,ts\n", "s/2.csv": "ts\n"}, ["column a is missing in s/1.csv and s/2.csv: it will be NULL"]),
+        ({"s.jsonl": '{"ts": "2026-01-01T00:00:00Z"}\n{"ts": "2026-01-01T00:00:00Z", "a": 1}\n'}, []),
+        ({"s.jsonl": '{"ts": "2026-01-01T00:00:00Z", "aa": 1}\n'}, ["column a is missing in s.jsonl", "mean aa?"]),
+        ({}, []),
+    ],
+)
+def test_check_warns_of_columns_that_the_files_lack(
+    app_file: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], warned: list[str]
+) -> None:
+    monkeypatch.chdir(app_file.parent)
+    name = next(iter(files), "s.csv")
+    path, kind = name.partition("/")[0], name.rpartition(".")[2]
+    app_file.write_text(APP.replace("csv (path = 's.csv')", f"{kind} (path = '{path}')"), encoding="utf-8")
+    for file, text in files.items():
+        Path(file).parent.mkdir(exist_ok=True)
+        Path(file).write_text(text, encoding="utf-8")
+    done = runner.invoke(app, ["check", str(app_file)])
+    assert done.exit_code == 0, done.output
+    found = " ".join(done.stderr.split())
+    assert ("warning:" in found) == bool(warned)
+    assert done.stdout.endswith(f"no errors{', 1 warning' if warned else ''}\n")
+    for text in warned:
+        assert text in found
+
+
 def test_check_shows_every_error_with_its_place(app_file: Path) -> None:
     app_file.write_text(
         APP + "CREATE QUERY r AS SELECT b FROM s [ROWS 3];\nCREATE QUERY t AS SELECT a FROM u [ROWS 3];\n",

@@ -139,7 +139,7 @@ def test_a_null_timestamp_is_a_bad_row(tmp_path: Path, make_stream: Any, read_al
 @pytest.mark.parametrize(
     ("columns", "name", "says"),
     [
-        ({"ts": NOON}, "v", "no such column; it has: ts"),
+        ({"v": [1]}, "ts", "no such column; it has: v. It is required: it is the stream's timestamp"),
         ({"ts": NOON, "v": ["5"]}, "v", "BIGINT required, the file's column is string"),
         ({"ts": ["1970-01-01T00:00:00Z"], "v": [1]}, "ts", "TIMESTAMP required"),
     ],
@@ -153,6 +153,26 @@ def test_wrong_columns_are_found_before_anything_is_read(
             make_stream("parquet", "ts TIMESTAMP, v BIGINT", path="in.parquet"), str(tmp_path), True, None
         ).initial()
     assert caught.value.field == name
+
+
+def test_a_type_that_changed_makes_bad_rows(tmp_path: Path, make_stream: Any, read_all: Any) -> None:
+    """Only the values count: a NULL is a NULL. Without ON ERROR SKIP the run ends before anything is read."""
+    (tmp_path / "in").mkdir()
+    times = pa.array([0, 1, 2], pa.timestamp("us"))
+    write(tmp_path / "in" / "a.parquet", {"ts": times, "v": [1, None, 3]}, row_group_size=2)
+    write(tmp_path / "in" / "b.parquet", {"ts": times, "v": ["4", None, "six"]}, row_group_size=2)
+    write(tmp_path / "in" / "c.parquet", {"ts": times, "v": [[7], None, None]}, row_group_size=2)
+
+    def opened(**more: Any) -> Any:
+        stream = make_stream("parquet", "ts TIMESTAMP, v BIGINT", path="in", **more)
+        return open_source(stream, str(tmp_path), True, None)
+
+    with pytest.raises(InputError, match=r"b\.parquet: field 'v': BIGINT required, the file's column is string"):
+        opened().initial()
+    rows = read_all(opened(skip=True))
+    assert rows.table["c1"].to_pylist() == [1, None, 3, None, None, None]
+    assert rows.skipped == 3
+    assert "b.parquet: field 'v': row 1: BIGINT required, found '4'" in rows.errors[0]
 
 
 def test_not_a_parquet_file(tmp_path: Path, make_stream: Any) -> None:

@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kigen.connectors import InputError, LiveSource, Range, open_source
+from kigen.connectors.kafka.cluster import NoBroker
 from kigen.connectors.kafka.producing import TransactionalOutput
 from kigen.plan import bind
 
@@ -202,6 +203,16 @@ def test_poison_of_every_format_is_named_and_the_rest_is_read(
     source.close()
     assert ids == list(range(20))
     assert found == places
+
+
+@pytest.mark.parametrize(
+    "code", [KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH, KafkaError.OFFSET_NOT_AVAILABLE]
+)
+def test_a_broker_that_does_not_know_its_partitions_yet_is_away(cluster: Any, code: int) -> None:
+    """As a broker answers that was away for minutes and has just started: the run waits."""
+    source = source_of(cluster.brokers, "starting")
+    assert isinstance(source._cluster._meaning(KafkaException(KafkaError(code))), NoBroker)
+    source.close()
 
 
 @pytest.mark.parametrize("code", [KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS])

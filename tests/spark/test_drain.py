@@ -195,3 +195,28 @@ def test_a_missing_input_is_found_before_spark_starts(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"readings\.csv"):
         Engine(master="spark://nowhere.invalid:1").prepare(app, RunOptions(drain=True, checkpoint=str(tmp_path / "ck")))
     assert not (tmp_path / "ck" / "owner.json").exists()
+
+
+def test_files_with_different_headers(engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "in").mkdir()
+    day = "2026-01-01T00:00:0"
+    (tmp_path / "in" / "1.csv").write_text(f"ts,room,temp\n{day}0Z,a,1.5\n{day}1Z,b,2.5\n", encoding="utf-8")
+    (tmp_path / "in" / "2.csv").write_text(f"room,ts,more\nc,{day}2Z,x\nd,{day}3Z,y\n", encoding="utf-8")
+    app = tmp_path / "app.cql"
+    query = (
+        "CREATE QUERY q AS SELECT room, temp FROM readings [NOW];\nCREATE QUERY r AS SELECT room FROM readings [NOW];"
+    )
+    app.write_text(f"{READINGS.replace('readings.csv', 'in/*.csv')};\n{query}\n", encoding="utf-8")
+    with caplog.at_level("WARNING", "kigen"):
+        done = engine.run(app, drain=True, output=str(tmp_path / "out"), batch_rows=1)
+    with open(tmp_path / "out" / "q.csv", newline="", encoding="utf-8") as file:
+        assert [(row["room"], row["temp"]) for row in csv.DictReader(file)] == [
+            ("a", "1.5"),
+            ("b", "2.5"),
+            ("c", ""),
+            ("d", ""),
+        ]
+    assert done.report["streams"]["readings"] == {"unknown_fields": {"more": 2}, "missing_columns": {"temp": 2}}
+    said = [record.getMessage() for record in caplog.records if "is missing in" in record.getMessage()]
+    assert len(said) == 1
+    assert f"stream 'readings': column 'temp' is missing in {tmp_path / 'in' / '2.csv'}" in said[0]

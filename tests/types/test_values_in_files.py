@@ -48,7 +48,7 @@ def test_csv_and_json_give_back_what_they_were_given(kind: str) -> None:
     stream, values = stream_of(kind), pa.array(VALUES[kind], typed(kind).arrow)
     numbers, end = pa.chunked_array([[1, 2, 3]]), pa.chunked_array([pa.array([0, 0, 0], pa.timestamp("us"))])
     text = b"v,n,end\n" + b"".join(csv_lines([pa.chunked_array([values]), numbers, end]))
-    header = header_of(text, stream.schema, "f")
+    header = header_of(text, stream, "f")
     found = rows_of_csv(Span("f", text[header.byte :], header.line), header, stream, None, "f").table
     assert found.column("c0").to_pylist() == values.to_pylist()
     lines = "".join(f'{{"v":{v},"n":{i}}}\n' for i, v in enumerate(value_texts(values).to_pylist()))

@@ -155,14 +155,15 @@ def check(
 ) -> None:
     """Show all errors of an app file, and warnings about costly queries. Does not start Spark."""
     with exit_codes():
-        from kigen.cli.loading import load, warn
+        from kigen.cli.loading import load, warn, warnings_of
 
         loaded = load(app_file, output, settings or ())
-        warn(loaded)
+        found = warnings_of(loaded, app_file, settings or ())
+        warn(found)
         counts = (
             f"{_plural(len(loaded.streams), 'stream')}, {_plural(len(loaded.queries), 'query', 'queries')}, no errors"
         )
-        warnings = f", {_plural(len(loaded.warnings), 'warning')}" if loaded.warnings else ""
+        warnings = f", {_plural(len(found), 'warning')}" if found else ""
         typer.echo(f"{app_file}: {counts}{warnings}")
 
 

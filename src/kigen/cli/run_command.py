@@ -92,7 +92,7 @@ def run_app(arguments: RunArguments) -> None:
     ):
         raise ArgumentError(f"{wrong}: name another file after {output.key}")
     require_server(app, arguments.serve)
-    warn(app)
+    warn(app.warnings)
     for note in without_effect(app, arguments.drain):
         sys.stderr.write(f"note: {note}\n")
     engine = Engine(master=arguments.master)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kigen.connectors.values.missing_columns import Missing
 from kigen.connectors.values.unknown_fields import Unknown
 from kigen.lifetimes import StreamInput
 from kigen.lifetimes.partitions import Partitions
@@ -84,6 +85,7 @@ class Rows:
     given: StreamInput | None = None  # the input of the task, where the rows themselves carry the watermark
     checksum: int | None = None  # of the bytes read; None: the source has its own checksums, or generates its rows
     unknown: Unknown = field(default_factory=dict)  # fields that the stream does not declare
+    missing: Missing = field(default_factory=dict)  # declared columns that files or batches do not have
     partitions: Partitions | None = None  # of a log with partitions, at the end of the range; `table` has `_partition`
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Literal
 
 from kigen.engine.errors import AppNotFound, ArgumentError
-from kigen.language import CqlError, CqlErrors
+from kigen.language import CqlError, CqlErrors, parse_app
+from kigen.language.declarations import StreamDecl, TableDecl
+from kigen.language.errors import suggest
 from kigen.language.expansion import Value
 from kigen.plan import bind, load_app
 from kigen.plan.explain import explain as explain_plan
@@ -98,6 +100,8 @@ def check(
 ) -> list[CqlError]:
     """Returns all errors of an app or, if there are none, its warnings (`CqlWarning`); does not start Spark.
 
+    Also warns of declared columns that the files of a stream do not have, as far as these files are there already.
+
     Args:
         app: Path of the app file.
         text: The app itself, instead of a file.
@@ -124,9 +128,26 @@ def check(
     []
     """
     try:
-        return list(read_app(app, text=text, base=base, output=output, params=params).warnings)
+        return with_lacking(read_app(app, text=text, base=base, output=output, params=params), app, params)
     except CqlErrors as found:
         return list(found.errors)
+
+
+def with_lacking(app: App, file: str | Path | None, params: Mapping[str, Value] | None = None) -> list[CqlError]:
+    """Returns the warnings of an app that was read from a file (None: from text), with those about its files."""
+    from kigen.connectors.describe.lacking import lacking_columns  # imports Arrow, which nothing else here needs
+
+    text = app.text if file is None else Path(file).read_text(encoding="utf-8")
+    declared = parse_app(text, TEXT_NAME if file is None else str(file), app.directory, params)
+    streams = {stream.name: stream for stream in app.streams}
+    found: list[CqlError] = list(app.warnings)
+    for statement in declared.statements:
+        if isinstance(statement, StreamDecl | TableDecl) and statement.name.text in streams:
+            spans = {column.name.text: column.name.span for column in statement.columns}
+            for lack in lacking_columns(streams[statement.name.text], app.directory):
+                hint = suggest(lack.column, lack.others, "other columns there")
+                found.append(declared.source.warning(spans[lack.column], lack.message, hint))
+    return sorted(found, key=lambda warning: (warning.line, warning.column))
 
 
 def explain(

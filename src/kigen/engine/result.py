@@ -35,7 +35,11 @@ def report_of(app: App, options: RunOptions, metrics: Metrics, wall_s: float, po
         "queries": {query.name: metrics.queries[query.name].report(query.deadline_us) for query in app.queries},
         "costs": policy.get("costs"),  # learnt by the cost model: of a micro-batch, and per tuple of each task
         "streams": {
-            stream.name: {"unknown_fields": dict(metrics.unknown.get(stream.name, {}))} for stream in app.streams
+            stream.name: {
+                "unknown_fields": dict(metrics.unknown.get(stream.name, {})),
+                "missing_columns": {name: rows for name, (rows, _) in metrics.missing.get(stream.name, {}).items()},
+            }
+            for stream in app.streams
         },
     }
 

@@ -46,7 +46,7 @@ class CqlError(ValueError):
 
 
 class CqlWarning(CqlError):
-    """A warning: the app is valid but costs more than it may seem. Rendered like an error, and never raised."""
+    """A warning: the app is valid, but may not do what it seems to. Rendered like an error, and never raised."""
 
     def render(self) -> str:
         return f"warning: {super().render()}"

@@ -30,6 +30,11 @@ class Broker:
         self.address = f"127.0.0.1:{self._port}"
         self._pid: int | None = None
 
+    @property
+    def pid(self) -> int:
+        assert self._pid is not None, "start first"
+        return self._pid
+
     def start(self) -> None:
         if not SCRIPT.exists():
             raise ServerMissing("no Kafka broker: scripts/kafka-broker.sh is in the repository only")

@@ -34,6 +34,11 @@ class Mosquitto:
         self.start()
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None, "start first"
+        return self._process.pid
+
+    @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 

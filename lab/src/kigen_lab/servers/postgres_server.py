@@ -47,6 +47,11 @@ class PostgresServer:
         assert done.returncode == 0, done.stderr
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None, "start first"
+        return self._process.pid
+
+    @property
     def url(self) -> str:
         return f"postgresql://kigen@127.0.0.1:{self.port}/postgres"
 

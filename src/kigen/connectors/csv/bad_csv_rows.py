@@ -15,6 +15,7 @@ import pyarrow.csv as pcsv
 from kigen.connectors.ahead import NO_LIMIT, Ahead
 from kigen.connectors.bad_rows import BadRows, null_timestamp, shown, wrong_type
 from kigen.connectors.casting import convert, with_ts
+from kigen.connectors.columns import MISSING
 from kigen.connectors.csv.records import is_open, record_starts
 from kigen.connectors.source_base import Rows
 from kigen.connectors.text_files import Offsets, Span
@@ -106,7 +107,7 @@ def _texts(data: bytes, width: int, places: tuple[int, ...]) -> tuple[list[pa.Ar
     # it always can.
     is_utf8 = _is_utf8(data)
     data = data if is_utf8 else data.decode("latin-1").encode()
-    wanted = {f"f{place}": pa.binary() for place in places}
+    wanted = {f"f{place}": pa.binary() for place in places if place != MISSING}
     table = pcsv.read_csv(
         pa.BufferReader(data),
         read_options=pcsv.ReadOptions(
@@ -121,7 +122,8 @@ def _texts(data: bytes, width: int, places: tuple[int, ...]) -> tuple[list[pa.Ar
             quoted_strings_can_be_null=False,
         ),
     )
-    columns = [table[f"f{place}"].combine_chunks() for place in places]
+    nulls = pa.nulls(table.num_rows, pa.binary())
+    columns = [nulls if place == MISSING else table[f"f{place}"].combine_chunks() for place in places]
     return columns if is_utf8 else [_bytes_again(column) for column in columns], wrong
 
 

@@ -1,7 +1,8 @@
 """Parses CSV (RFC 4180) into rows: a header first, then records whose columns are found by name.
 
-Invariant: an unquoted empty field is NULL, and `""` is the empty string. Cost: pyarrow.csv parses straight into the
-declared types; only text with a bad row is read again as text, column by column (`bad_csv_rows`).
+Invariant: an unquoted empty field is NULL, and `""` is the empty string. A column that the header lacks is NULL. Cost:
+pyarrow.csv parses straight into the declared types; only text with a bad row is read again as text, column by column
+(`bad_csv_rows`).
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from kigen.connectors.casting import (
     with_ts,
     without_zone,
 )
-from kigen.connectors.columns import place_of
+from kigen.connectors.columns import MISSING, places_of
 from kigen.connectors.csv.bad_csv_rows import parse_by_text
 from kigen.connectors.csv.records import is_open, record_ends
 from kigen.connectors.source_base import InputError, Rows
 from kigen.connectors.text_files import Span
+from kigen.connectors.values.missing_columns import missing_in
 from kigen.connectors.values.unknown_fields import merged
 from kigen.plan.logical import SourceStream
 from kigen.plan.types import Schema, Type
@@ -41,14 +43,16 @@ _BLOCK = 1 << 20
 @dataclass(frozen=True)
 class Header:
     width: int
-    places: tuple[int, ...]  # of each declared column
+    places: tuple[int, ...]  # of each declared column; MISSING if it is not there
     byte: int  # where the records begin
     line: int
     unknown: tuple[str, ...] = ()  # columns that the stream does not declare
+    missing: tuple[str, ...] = ()  # declared columns that are not there
 
 
-def header_of(data: bytes, schema: Schema, file: str) -> Header:
-    """Reads the header at the start of `data`, which holds it completely; raises InputError if a column is missing."""
+def header_of(data: bytes, stream: SourceStream, file: str) -> Header:
+    """Reads the header at the start of `data`, which holds it completely; raises InputError if a column is missing that
+    must be there."""
     skip = len(BOM) if data.startswith(BOM) else 0
     ends = record_ends(data[skip:])
     end = skip + int(ends[0]) if len(ends) else len(data)
@@ -57,11 +61,12 @@ def header_of(data: bytes, schema: Schema, file: str) -> Header:
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"the header cannot be read: {error}", file, 1) from error
     if not names:
-        wanted = ",".join(column.name for column in schema)
+        wanted = ",".join(column.name for column in stream.schema)
         raise InputError(f"a header is required, found nothing: write the first line {wanted}", file, 1)
-    places = tuple(place_of(column.name, names, file, 1, "the header") for column in schema)
+    places = places_of(stream, names, file, 1, "the header")
     unknown = tuple(name for place, name in enumerate(names) if place not in places)
-    return Header(len(names), places, end, 1 + data.count(b"\n", 0, end), unknown)
+    missing = tuple(c.name for c, place in zip(stream.schema, places, strict=True) if place == MISSING)
+    return Header(len(names), places, end, 1 + data.count(b"\n", 0, end), unknown, missing)
 
 
 def rows_of_csv(
@@ -79,10 +84,11 @@ def rows_of_csv(
         rows = parse_by_text(span, stream, timestamp, file, header.width, header.places, ahead)
     else:
         rows = Rows(with_ts(columns, schema, timestamp))
-    if not header.unknown:
+    if not (header.unknown or header.missing):
         return rows
     count = rows.table.num_rows + rows.skipped
-    return replace(rows, unknown=merged([dict.fromkeys(header.unknown, count)]))
+    unknown = merged([dict.fromkeys(header.unknown, count)])
+    return replace(rows, unknown=unknown, missing=missing_in(header.missing, count, file))
 
 
 def _is_wrong(columns: list[pa.ChunkedArray], timestamp: int | None, ahead: Ahead) -> bool:
@@ -91,7 +97,8 @@ def _is_wrong(columns: list[pa.ChunkedArray], timestamp: int | None, ahead: Ahea
 
 def _parse_fast(data: bytes, header: Header, schema: Schema) -> list[pa.ChunkedArray] | None:
     """Returns the declared columns; None if a value does not fit. Raises ArrowInvalid likewise."""
-    wanted = {f"f{place}": csv_type(column.type) for place, column in zip(header.places, schema, strict=True)}
+    there = [(f"f{place}", column.type) for place, column in zip(header.places, schema, strict=True) if place >= 0]
+    wanted = {name: csv_type(type_) for name, type_ in there}
     is_large = len(data) > 2 * _BLOCK
     table = pcsv.read_csv(
         pa.BufferReader(data),
@@ -112,8 +119,12 @@ def _parse_fast(data: bytes, header: Header, schema: Schema) -> list[pa.ChunkedA
             timestamp_parsers=[pcsv.ISO8601],
         ),
     )
-    columns = [table[f"f{place}"] for place in header.places]
-    for i, column in enumerate(schema):
+    columns = []
+    for i, (place, column) in enumerate(zip(header.places, schema, strict=True)):
+        if place == MISSING:
+            columns.append(pa.chunked_array([pa.nulls(table.num_rows, column.type.arrow)]))
+            continue
+        columns.append(table[f"f{place}"])
         if column.type is Type.TIMESTAMP:
             columns[i] = without_zone(columns[i])
         elif column.type not in PARSED:

@@ -59,4 +59,4 @@ class CsvSource(TextSource):
             if len(ends) or len(data) >= size:
                 break
             want *= 4
-        return header_of(data, self.stream.schema, file)
+        return header_of(data, self.stream, file)

@@ -26,6 +26,7 @@ from kigen.plan.logical import Connector, SourceStream
 from kigen.plan.types import Column, Type
 
 RECORDS = 1000
+FILES = ("csv", "jsonl", "parquet")
 _BYTES = 1 << 20
 
 
@@ -40,14 +41,15 @@ class Sample:
     arrow: dict[str, pa.DataType] = field(default_factory=dict)  # of parquet, whose files say their types
 
 
-def sample_of(connector: Connector, directory: str) -> Sample:
-    """Returns the first records; raises InputError if there are none to look at."""
+def sample_of(connector: Connector, directory: str, which: int = 0) -> Sample:
+    """Returns the first records; raises InputError if there are none to look at. Of several files, `which` is the
+    place of the one to look at."""
     if connector.name == "kafka":
         return _topic(connector, directory)
-    if connector.name not in ("csv", "jsonl", "parquet"):
+    if connector.name not in FILES:
         raise OptionError(f"connector '{connector.name}' cannot be described; there are: csv, jsonl, parquet, kafka")
     files = Files(path_of("DESCRIBE", connector), directory, suffixes_of(connector))
-    name = files.names[0]
+    name = files.names[which]
     if connector.name == "parquet":
         return _parquet(files.full(name))
     data = files.read(name, 0, _BYTES)

@@ -20,7 +20,7 @@ from kigen.connectors.follow.open_file import OpenFile
 from kigen.connectors.follow.visits import Place
 from kigen.connectors.source_base import InputError
 from kigen.connectors.text_files import LONGEST_RECORD, Offsets
-from kigen.plan.types import Schema
+from kigen.plan.logical import SourceStream
 
 PORTION = 4 << 20  # bytes of text that are searched at once
 _FOOTER = b"PAR1"
@@ -59,9 +59,9 @@ class RecordFinder(ABC):
 
 
 class TextFinder(RecordFinder):
-    """Lines of text. A csv file (`header` given) begins with its header."""
+    """Lines of text. A csv file begins with its header: `header` is the stream whose columns it names."""
 
-    def __init__(self, header: Schema | None) -> None:
+    def __init__(self, header: SourceStream | None) -> None:
         self._header = header
 
     def begin(self, file: OpenFile) -> Place | None:

@@ -34,6 +34,7 @@ from kigen.connectors.options import path_of, suffixes_of
 from kigen.connectors.parquet.source import ParquetSource
 from kigen.connectors.source_base import InputError, LiveSource, Position, Range, Rows, Times, checked
 from kigen.connectors.text_files import Span, TextSource
+from kigen.connectors.values.missing_columns import merged_missing
 from kigen.connectors.values.unknown_fields import merged
 from kigen.lifetimes.partitions import PARTITION, Partitions
 from kigen.plan.logical import SourceStream
@@ -184,6 +185,7 @@ class FollowedSource(LiveSource):
             arrivals_us=np.concatenate([rows.arrivals_us for rows in read if rows.arrivals_us is not None]),
             checksum=_joined_checksum(read),
             unknown=merged(rows.unknown for rows in read),
+            missing=merged_missing(rows.missing for rows in read),
         )
         return checked(piece, found, self._files.full(_key(parts[-1])))
 
@@ -225,7 +227,7 @@ class FollowedSource(LiveSource):
 def finder_of(stream: SourceStream) -> RecordFinder:
     if stream.source.name == "parquet":
         return ParquetFinder()
-    return TextFinder(stream.schema if stream.source.name == "csv" else None)
+    return TextFinder(stream if stream.source.name == "csv" else None)
 
 
 def _with_arrivals(part: Part, parse: Callable[[int, int], Rows]) -> Rows:

@@ -117,4 +117,8 @@ def is_no_broker(error: Any) -> bool:
         codes.COORDINATOR_LOAD_IN_PROGRESS,
         codes.COORDINATOR_NOT_AVAILABLE,
         codes.NOT_COORDINATOR,
+        codes.UNKNOWN_LEADER_EPOCH,  # of a broker that has just started, and does not know yet that it leads again
+        codes.FENCED_LEADER_EPOCH,
+        codes.OFFSET_NOT_AVAILABLE,
+        codes.KAFKA_STORAGE_ERROR,
     )

@@ -180,7 +180,7 @@ class TransactionalOutput:
         began, warned = time.monotonic(), False
         while True:
             try:
-                return _watched(call)
+                answer = _watched(call)
             except self._library.KafkaException as error:
                 cause = error.args[0]
                 if not (cause.retriable() or is_no_broker(cause)) or cause.fatal():
@@ -195,6 +195,10 @@ class TransactionalOutput:
                     warned = True
                     _log.warning("warning: %s: no broker answers (%s); the run waits for it", self._owner, cause.str())
                 time.sleep(0.02)
+            else:
+                if warned:
+                    _log.warning("%s: the broker answers again", self._owner)
+                return answer
 
     def _check_interrupted(self) -> None:
         if self._interrupted.is_set():

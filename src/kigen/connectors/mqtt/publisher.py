@@ -69,16 +69,18 @@ class Publisher:
         self._wait(0)
 
     def _wait(self, most: int) -> None:
-        warn_at: float | None = time.monotonic() + _WARN_S
+        warn_at, warned = time.monotonic() + _WARN_S, False
         with self._changed:
             while self._sent - self._acked > most:
                 self._changed.wait(0.5)
                 self._check()
-                if warn_at is not None and time.monotonic() > warn_at:
-                    warn_at = None
+                if not warned and time.monotonic() > warn_at:
+                    warned = True
                     text = "warning: %s: the broker %s does not acknowledge; the run waits for it"
                     _log.warning(text, self._owner, self._options.address)
             self._check()
+        if warned:
+            _log.warning("%s: the broker %s acknowledges again", self._owner, self._options.address)
 
     def _ended(self) -> bool:
         return self._interrupted or self._error is not None

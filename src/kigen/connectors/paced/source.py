@@ -22,6 +22,7 @@ from kigen.connectors.bad_rows import KEPT
 from kigen.connectors.casting import iso_us, with_ts
 from kigen.connectors.options import number
 from kigen.connectors.source_base import LiveSource, Position, Range, Rows, Source, Times, checked, place_of_range
+from kigen.connectors.values.missing_columns import merged_missing
 from kigen.connectors.values.unknown_fields import merged
 from kigen.lifetimes.blocks import FOREVER
 from kigen.plan.logical import SourceStream
@@ -186,6 +187,7 @@ class PacedSource(LiveSource):
             arrivals_us=np.concatenate([rows.arrivals_us for rows in read if rows.arrivals_us is not None]),
             checksum=checksum,
             unknown=merged(rows.unknown for rows in read),
+            missing=merged_missing(rows.missing for rows in read),
         )
         last = Range.from_json(chunks[-1][0])
         return checked(piece, found, f"{last.end.get('file')} ({place_of_range(last)})")
@@ -201,7 +203,7 @@ class PacedSource(LiveSource):
         rows = self._read[key]
         arrivals = self._arrivals(_times(rows), base_us, floor_us)
         part = replace(rows, table=rows.table.slice(low, high - low), arrivals_us=arrivals[low:high])
-        return part if low == 0 else replace(part, skipped=0, errors=[], bad=(), unknown={})
+        return part if low == 0 else replace(part, skipped=0, errors=[], bad=(), unknown={}, missing={})
 
 
 def _times(rows: Rows) -> Times:

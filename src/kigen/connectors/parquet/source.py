@@ -1,7 +1,8 @@
 """Reads `FROM parquet (path = ...)`: ranges of rows, counted by row group.
 
 Invariant: a position is (file, row group, row in it), and ranges never span files. Values are converted without loss or
-refused. The checksum of a range is that of the bytes of its whole row groups. Cost: a row group is decoded once while
+refused; a column that a file does not have is NULL. The checksum of a range is that of the bytes of its whole row
+groups. Cost: a row group is decoded once while
 ranges pass through it, and ahead of time (kigen.connectors.parquet.row_groups); the driver reads footers and the
 timestamp column.
 """
@@ -22,12 +23,13 @@ import pyarrow.parquet as pq
 from kigen.connectors.ahead import Ahead
 from kigen.connectors.bad_rows import BadRows, null_timestamp, wrong_type
 from kigen.connectors.casting import bisect_cast, with_ts
-from kigen.connectors.columns import place_of
+from kigen.connectors.columns import MISSING, places_of
 from kigen.connectors.input_files import Files
 from kigen.connectors.options import path_of, suffixes_of
 from kigen.connectors.parquet.row_groups import Group, RowGroups
-from kigen.connectors.source_base import InputError, Position, Range, Rows, Source, checked
+from kigen.connectors.source_base import InputError, Position, Range, Rows, Source, Times, checked
 from kigen.connectors.values.arrow_types import cast_lossless, may_become
+from kigen.connectors.values.missing_columns import missing_in
 from kigen.plan.logical import SourceStream
 from kigen.plan.types import Schema, Type
 
@@ -45,7 +47,7 @@ class ParquetSource(Source):
         self.ahead = Ahead.of_file(stream, started_us)
         by_time = stream.source.option("order") == "time"
         self.files = Files(path_of(owner, stream.source), directory, suffixes_of(stream.source), by_time)
-        self._footers: dict[str, tuple[pq.FileMetaData, tuple[str, ...]]] = {}
+        self._footers: dict[str, tuple[pq.FileMetaData, tuple[str | None, ...]]] = {}
         self._groups = RowGroups(self._decode, self._following)
         self._times: tuple[Group, pa.Table] | None = None  # timestamps of the last group that the driver looked at
 
@@ -86,7 +88,10 @@ class ParquetSource(Source):
             return Rows(with_ts(columns, self.stream.schema, self.timestamp))
         checksum = zlib.crc32(b"".join(part.schema.metadata[_CHECKSUM] for part in parts))
         checked(piece, Rows(parts[0], checksum=checksum), self.files.full(name))
-        return replace(self._typed(name, first, pa.concat_tables(parts)), checksum=checksum)
+        rows = self._typed(name, first, pa.concat_tables(parts))
+        without = [c.name for c, found in zip(self.stream.schema, self._footer(name)[1], strict=True) if found is None]
+        missing = missing_in(without, rows.table.num_rows + rows.skipped, self.files.full(name))
+        return replace(rows, checksum=checksum, missing=missing)
 
     def range_of(self, name: str, first: int, end: int) -> Range:
         """Returns the range of the rows first..end-1 of a file."""
@@ -111,7 +116,10 @@ class ParquetSource(Source):
         columns = []
         for index, column in enumerate(self.stream.schema):
             found = table.column(index)
-            chunks = [bisect_cast(chunk, partial(cast_lossless, type_=column.type)) for chunk in found.chunks]
+            if may_become(found.type, column.type):
+                chunks = [bisect_cast(chunk, partial(cast_lossless, type_=column.type)) for chunk in found.chunks]
+            else:  # another type than declared: every value is bad
+                chunks = [(pa.nulls(len(c), column.type.arrow), _valid(c)) for c in found.chunks]
             values = pa.chunked_array([c for c, _ in chunks], column.type.arrow)
             before = 0
             for chunk, misfits in chunks:
@@ -152,7 +160,9 @@ class ParquetSource(Source):
         if self.timestamp is None:  # a table
             return None
         if self._times is None or self._times[0] != (name, group):
-            self._times = (name, group), self._decode((name, group), (self._footer(name)[1][self.timestamp],))
+            wanted = self._footer(name)[1][self.timestamp]
+            assert wanted is not None, "a file without the timestamp is refused"
+            self._times = (name, group), self._decode((name, group), (wanted,))
         values = self._times[1].column(0).slice(row, 1)
         try:
             found = cast_lossless(values.combine_chunks(), Type.TIMESTAMP)
@@ -173,15 +183,16 @@ class ParquetSource(Source):
     def _decode(self, group: Group, wanted: tuple[str, ...] | None = None) -> pa.Table:
         name, number = group
         footer, names = self._footer(name)
-        columns = list(names if wanted is None else wanted)
+        columns = [found for found in (names if wanted is None else wanted) if found is not None]
         try:
             with pq.ParquetFile(self.files.full(name), metadata=footer, pre_buffer=False) as file:
                 table = file.read_row_group(number, columns=columns, use_threads=False).select(columns)
-            return (
-                table
-                if wanted is not None
-                else table.replace_schema_metadata({_CHECKSUM: self._checksum(name, number, columns)})
-            )
+            if wanted is not None:
+                return table
+            for place, (found, column) in enumerate(zip(names, self.stream.schema, strict=True)):
+                if found is None:
+                    table = table.add_column(place, column.name, pa.nulls(table.num_rows, column.type.arrow))
+            return table.replace_schema_metadata({_CHECKSUM: self._checksum(name, number, columns)})
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"row group {number} cannot be read: {error}", self.files.full(name)) from error
 
@@ -198,9 +209,9 @@ class ParquetSource(Source):
                     found = zlib.crc32(file.read(column.total_compressed_size), found)
         return f"{number}:{found:08x};".encode()
 
-    def _footer(self, name: str) -> tuple[pq.FileMetaData, tuple[str, ...]]:
-        """Returns the file's metadata and its names of the declared columns; raises InputError if a column is missing
-        or has a wrong type."""
+    def _footer(self, name: str) -> tuple[pq.FileMetaData, tuple[str | None, ...]]:
+        """Returns the file's metadata and its names of the declared columns, None for those that it does not have;
+        raises InputError if a column is missing that must be there, or has a wrong type while bad rows end the run."""
         if name not in self._footers:
             path = self.files.full(name)
             try:
@@ -208,10 +219,16 @@ class ParquetSource(Source):
                     footer, schema = file.metadata, file.schema_arrow
             except (OSError, pa.ArrowException) as error:
                 raise InputError(f"cannot be read as a parquet file: {error}", path) from error
-            names = []
-            for column in self.stream.schema:
-                found = schema.names[place_of(column.name, schema.names, path, None, "the file")]
-                if not may_become(schema.field(found).type, column.type):
+            names: list[str | None] = []
+            for column, place in zip(
+                self.stream.schema, places_of(self.stream, schema.names, path, None, "the file"), strict=True
+            ):
+                if place == MISSING:
+                    names.append(None)
+                    continue
+                found = schema.names[place]
+                is_fatal = not self.stream.on_error_skip or len(names) == self.timestamp
+                if is_fatal and not may_become(schema.field(found).type, column.type):
                     raise InputError(
                         f"{column.type} required, the file's column is {schema.field(found).type}",
                         path,
@@ -221,6 +238,11 @@ class ParquetSource(Source):
                 names.append(found)
             self._footers[name] = (footer, tuple(names))
         return self._footers[name]
+
+
+def _valid(chunk: pa.Array) -> Times:
+    """Returns the places of values that are not NULL."""
+    return np.flatnonzero(chunk.is_valid().to_numpy(zero_copy_only=False))
 
 
 def _row_text(table: pa.Table, row: int, schema: Schema) -> str:

@@ -1,7 +1,9 @@
 """Connects to PostgreSQL, and repeats work when the server goes away: it waits, warns, and continues.
 
 Invariant: `run` returns when its work is committed. If the connection is lost while it commits, nobody knows whether
-that happened, so the work runs again from the start: it must begin by looking.
+that happened, so the work runs again from the start: it must begin by looking. A server that hangs, or whose machine is
+gone without a word, is reported like one that refuses connections: a timer notices the silence, and TCP keepalives end
+a connection to nowhere.
 """
 
 from __future__ import annotations
@@ -9,10 +11,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from kigen.connectors.source_base import InputError
 
@@ -20,7 +24,14 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 _Result = TypeVar("_Result")
 _log = logging.getLogger("kigen")
 _FIRST_WAIT_S, _LONGEST_WAIT_S, _WARN_EVERY_S = 0.05, 2.0, 30.0
-_CONNECT_S = 5
+_SILENT_S = 10.0  # a transaction that takes longer is reported
+_CONNECTING: dict[str, str] = {  # unless the address says otherwise
+    "connect_timeout": "5",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",  # ms
+}
 # What no waiting mends. Everything else that prevents a connection may pass.
 _HOPELESS = ("authentication failed", "does not exist", "pg_hba.conf", "invalid", "no password supplied", "missing")
 
@@ -34,6 +45,7 @@ class Database:
 
     def __init__(self, url: str, owner: str) -> None:
         self._url, self._owner = url, owner
+        self._silent = False  # whether the silence of the server was reported
         self._connection: Connection | None = None
         self._interrupted = threading.Event()
 
@@ -42,9 +54,10 @@ class Database:
         began, warned, wait_s = time.monotonic(), float("-inf"), _FIRST_WAIT_S
         while True:
             try:
-                connection = self._open()
-                with connection.transaction():
-                    result = work(connection)
+                with self._reporting_silence():
+                    connection = self._open()
+                    with connection.transaction():
+                        result = work(connection)
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
                 self.close()
                 if self._interrupted.is_set():
@@ -61,17 +74,35 @@ class Database:
                 self.close()
                 raise InputError(f"{self._owner}: PostgreSQL refused: {_text(error)}") from error
             else:
-                if warned > began:
+                if warned > began or self._silent:
+                    self._silent = False
                     _log.warning("%s goes on: PostgreSQL is back", self._owner)
                 return result
 
     def _open(self) -> Connection:
         if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(
-                self._url, autocommit=True, connect_timeout=_CONNECT_S, application_name="kigen"
-            )
+            given = conninfo_to_dict(self._url)
+            settings = {name: value for name, value in _CONNECTING.items() if name not in given}
+            address = make_conninfo(self._url, **settings, application_name="kigen")
+            self._connection = psycopg.connect(address, autocommit=True)
             self._connection.execute("SET TIME ZONE 'UTC'")
         return self._connection
+
+    @contextmanager
+    def _reporting_silence(self) -> Iterator[None]:
+        """Warns if the work takes long: the server accepts a connection and does not answer."""
+
+        def warn() -> None:
+            self._silent = True
+            _log.warning("warning: %s waits: PostgreSQL does not answer for %g s", self._owner, _SILENT_S)
+
+        timer = threading.Timer(_SILENT_S, warn)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def interrupt(self) -> None:
         """Ends waiting, from another thread."""

@@ -15,13 +15,14 @@ import pyarrow as pa
 from kigen.connectors.ahead import LIVE_US, Ahead
 from kigen.connectors.bad_rows import BadRows, null_timestamp, wrong_type
 from kigen.connectors.casting import bisect_cast, with_ts
-from kigen.connectors.columns import place_of
+from kigen.connectors.columns import MISSING, places_of
 from kigen.connectors.csv.rows import header_of, rows_of_csv
 from kigen.connectors.jsonl.rows import rows_of_json
 from kigen.connectors.pushed.errors import UnknownContentType
 from kigen.connectors.source_base import InputError, Rows
 from kigen.connectors.text_files import Span
 from kigen.connectors.values.arrow_types import cast_lossless
+from kigen.connectors.values.missing_columns import missing_in
 from kigen.connectors.values.unknown_fields import merged
 from kigen.plan.logical import SourceStream
 
@@ -53,7 +54,7 @@ def _json_lines(data: bytes, stream: SourceStream, ahead: Ahead, place: str) -> 
 
 
 def _csv(data: bytes, stream: SourceStream, ahead: Ahead, place: str) -> Rows:
-    header = header_of(data, stream.schema, place)
+    header = header_of(data, stream, place)
     span = Span(place, data[header.byte :], header.line)
     return rows_of_csv(span, header, stream, stream.timestamp, place, ahead)
 
@@ -70,11 +71,15 @@ def _arrow(data: bytes, stream: SourceStream, ahead: Ahead, place: str, is_file:
 
 
 def rows_of_table(table: pa.Table, stream: SourceStream, ahead: Ahead, place: str) -> Rows:
-    """Returns the declared columns of a table, found by name and converted without loss."""
+    """Returns the declared columns of a table, found by name and converted without loss; a missing one is NULL."""
     bad = BadRows(place, stream.on_error_skip)
     columns = []
+    places = places_of(stream, table.column_names, place, None, "the batch")
     for index, column in enumerate(stream.schema):
-        found = table.column(place_of(column.name, table.column_names, place, None, "the batch")).combine_chunks()
+        if places[index] == MISSING:
+            columns.append(pa.nulls(table.num_rows, column.type.arrow))
+            continue
+        found = table.column(places[index]).combine_chunks()
         if isinstance(found, pa.ChunkedArray):
             found = found.chunk(0) if found.num_chunks else pa.array([], found.type)
         try:
@@ -96,7 +101,10 @@ def rows_of_table(table: pa.Table, stream: SourceStream, ahead: Ahead, place: st
     known = {column.name.casefold() for column in stream.schema}
     others = [name for name in table.column_names if name.strip().casefold() not in known]
     unknown = merged([dict.fromkeys(others, table.num_rows)])
-    return Rows(with_ts(kept, stream.schema, stream.timestamp), skipped, errors, listed, unknown=unknown)
+    without = [column.name for column, at in zip(stream.schema, places, strict=True) if at == MISSING]
+    missing = missing_in(without, table.num_rows, place)
+    made = with_ts(kept, stream.schema, stream.timestamp)
+    return Rows(made, skipped, errors, listed, unknown=unknown, missing=missing)
 
 
 def _shown(value: pa.Scalar) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -108,8 +108,8 @@ class IngestSource(LiveSource):
         left_out = left_out_of(rows.column("_note").drop_null().to_pylist())
         table = rows.select(list(range(len(self.stream.schema)))).append_column("_ts", ts)
         gone = left_out.shed_table(self.stream)
-        unknown = left_out.unknown
-        return Rows(table, left_out.skipped, left_out.errors, left_out.bad, gone, _int64(arrived), unknown=unknown)
+        rows = Rows(table, left_out.skipped, left_out.errors, left_out.bad, gone, _int64(arrived))
+        return replace(rows, unknown=left_out.unknown, missing=left_out.missing)
 
     def _rows(self, first: int, end: int) -> pa.Table:
         parts: list[pa.RecordBatch] = []

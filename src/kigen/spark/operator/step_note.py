@@ -11,6 +11,7 @@ from typing import Any
 
 from kigen.connectors import Range, Rows
 from kigen.connectors.source_base import place_of_range
+from kigen.connectors.values.missing_columns import Missing, merged_missing
 from kigen.connectors.values.unknown_fields import Unknown, merged
 from kigen.spark.operator.arrival_times import slotted
 
@@ -35,6 +36,7 @@ def step_note(
         "checksums": _checksums(read),
         "skipped": _skipped(read),
         "unknown": _unknown(read),
+        "missing": _missing(read),
         "shed": {stream: count - dropped.get(stream, 0) for stream, count in shed.items()},
         "dropped": dropped,
         "done_us": time.time_ns() // 1000,
@@ -68,6 +70,15 @@ def _unknown(read: ReadRanges) -> dict[str, Unknown]:
     for piece, rows in read:
         if rows.unknown:
             found[piece.stream] = merged([found.get(piece.stream, {}), rows.unknown])
+    return found
+
+
+def _missing(read: ReadRanges) -> dict[str, Missing]:
+    """Returns, per stream, the declared columns that files or batches do not have."""
+    found: dict[str, Missing] = {}
+    for piece, rows in read:
+        if rows.missing:
+            found[piece.stream] = merged_missing([found.get(piece.stream, {}), rows.missing])
     return found
 
 

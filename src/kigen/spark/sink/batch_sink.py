@@ -12,6 +12,7 @@ which is held briefly, and `interrupt` ends the wait.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections import deque
@@ -43,6 +44,7 @@ from kigen.spark.sink.sink_log import SinkLog, SinkRecord, Snapshots
 from kigen.spark.sink.spark_files import COMMITS, FOLDER, SparkFiles
 from kigen.spark.spec import RunSpec
 
+_log = logging.getLogger("kigen")
 _CLOSED = "the run has been stopped"
 _NEW_CHECKPOINT = "Restore the checkpoint from a copy, or start from the beginning with a new --checkpoint directory"
 ALL_ROUNDS = 1 << 62
@@ -284,7 +286,8 @@ class BatchSink:
                 if query in self.metrics.queries:
                     self.metrics.queries[query].out += rows
             for task, note in notes:
-                self.metrics.step(app, note)
+                for warning in self.metrics.step(app, note):
+                    _log.warning(warning)
                 positions |= note["positions"]
                 finished |= {task} if note["finished"] else set()
                 for stream, (_, errors) in note["skipped"].items():

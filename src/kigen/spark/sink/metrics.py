@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
+from kigen.connectors.values.missing_columns import Missing, merged_missing, missing_text
 from kigen.connectors.values.unknown_fields import Unknown, merged
 from kigen.lifetimes.accounting import Holding, Part
 from kigen.plan.logical import App, Query
@@ -141,6 +142,7 @@ class Metrics:
     batch: Histogram = field(default_factory=Histogram)
     wall_us: int = 0  # including earlier runs on the checkpoint
     unknown: dict[str, Unknown] = field(default_factory=dict)  # stream -> fields that it does not declare
+    missing: dict[str, Missing] = field(default_factory=dict)  # stream -> declared columns that files do not have
     _app: App | None = field(default=None, repr=False, compare=False)
     _read: dict[str, tuple[Query, tuple[str, ...]]] = field(default_factory=dict, repr=False, compare=False)
 
@@ -148,8 +150,8 @@ class Metrics:
     def fresh(app: App) -> Metrics:
         return Metrics({query.name: QueryMetrics() for query in app.queries})
 
-    def step(self, app: App, note: dict[str, Any]) -> None:
-        """Adds the counts of one task's step (kigen.spark.operator.step_note)."""
+    def step(self, app: App, note: dict[str, Any]) -> list[str]:
+        """Adds the counts of one task's step (kigen.spark.operator.step_note). Returns warnings of what is new."""
         for query, streams in self._counted(app, note):
             mine, counts = self.queries[query.name], note["counts"][query.name]
             shed = sum(note["shed"].get(s, 0) for s in streams)
@@ -164,10 +166,21 @@ class Metrics:
                 mine.state = state_of(held, mine.state["peak_bytes"])
             mine.skipped += sum(note["skipped"][s][0] for s in streams if s in note["skipped"])
         for stream, fields in note.get("unknown", {}).items():
-            # Of the tasks that read the stream, the one with its first query counts.
-            first = next((name for name, (_, streams) in self._read.items() if stream in streams), None)
-            if first in note["counts"]:
+            if self._counts(stream, note):
                 self.unknown[stream] = merged([self.unknown.get(stream, {}), fields])
+        warnings: list[str] = []
+        for stream, columns in note.get("missing", {}).items():
+            if self._counts(stream, note):
+                before = self.missing.get(stream, {})
+                warnings += [missing_text(stream, c, at) for c, (_, at) in columns.items() if c not in before]
+                self.missing[stream] = merged_missing([before, columns])
+        return warnings
+
+    def _counts(self, stream: str, note: dict[str, Any]) -> bool:
+        """Whether the rows of a stream are counted by this note: of the tasks that read the stream, by the one with its
+        first query."""
+        first = next((name for name, (_, streams) in self._read.items() if stream in streams), None)
+        return first in note["counts"]
 
     def committed(self, app: App, note: dict[str, Any], at_us: int, queries: Collection[str]) -> None:
         """Adds the latencies of a step's tuples for some of its queries, whose results are durable since `at_us`."""
@@ -205,6 +218,7 @@ class Metrics:
             "batch": self.batch.to_json(),
             "wall_us": self.wall_us,
             "unknown": self.unknown,
+            "missing": self.missing,
         }
 
     @staticmethod
@@ -213,4 +227,7 @@ class Metrics:
             n: QueryMetrics(**{**m, "latency": Histogram.from_json(m["latency"])}) for n, m in value["queries"].items()
         }
         batch, unknown = Histogram.from_json(value["batch"]), value.get("unknown", {})
-        return Metrics(queries, value["batches"], batch, value["wall_us"], unknown)
+        missing: dict[str, Missing] = {
+            stream: merged_missing([columns]) for stream, columns in value.get("missing", {}).items()
+        }
+        return Metrics(queries, value["batches"], batch, value["wall_us"], unknown, missing)
