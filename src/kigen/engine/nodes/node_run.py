@@ -116,7 +116,7 @@ class NodeRun:
     @property
     def finishes_former(self) -> bool:
         """Whether a batch or epoch of the app before a change has to be finished first."""
-        return self.run is not None and self.run.change_is_pending
+        return self._adoption.is_due and self.run is not None and self.run.change_is_pending
 
     def _adopted(self) -> None:
         """Ends what the node did for the app before a change, now that its run has changed."""
