@@ -54,9 +54,7 @@ def node_app(name: str, arguments: NodesArguments, together: bool, replica: int 
         with spark_log(), interruptible() as stopped:
             node = make_node(parts, name, nodes, options, replica)
             if isinstance(node, NodeRun) and node.finishes_former:
-                sys.stderr.write(
-                    f"node {me}: finishes the batch or epoch in which the app before its change was killed\n"
-                )
+                sys.stderr.write(f"node {me}: finishes a batch or epoch of the app before its change\n")
             try:
                 with serving_node(node, arguments.serve, together):
                     _run(engine, node, stopped, arguments.state_dir / GO if together else None)
