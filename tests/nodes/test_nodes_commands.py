@@ -87,8 +87,9 @@ def test_unknown_node(files: list[str]) -> None:
 def test_state_of_another_app(files: list[str], tmp_path: Path, command: list[str]) -> None:
     begun = NodesArguments(Path(files[0]), Path(files[2]), "deadline", 5.0, None, None, None, "pack", None)
     placed_parts(begun)
+    option = ["--no-change"] if command == ["up"] else []  # otherwise it continues: test_changed_app.py
     Path(files[0]).write_text(APP.replace("speed > 50", "speed > 60"), encoding="utf-8")
-    done = runner.invoke(app, [*command, *files])
+    done = runner.invoke(app, [*command, *files, *option])
     assert done.exit_code == 2
     assert "another --state directory" in done.stderr
     damaged = begun.state_dir / "placement.json"

@@ -103,14 +103,7 @@ def run(
     serve: options.Serve = None,
     epoch: options.Epoch = f"{defaults.EPOCH_S:g} s",
     lanes: options.Lanes = None,
-    keep_results: Annotated[
-        str | None,
-        typer.Option(
-            metavar="T",
-            help="With --serve: how long a reader of changes may be away and still continue, for example '1 h'.",
-            show_default="10 min",
-        ),
-    ] = None,
+    keep_results: options.KeepResults = None,
     settings: options.Set = None,
     no_change: options.NoChange = False,
     replay_from: options.ReplayFrom = None,
@@ -222,7 +215,7 @@ def explain(
         typer.echo(explain_app(app_file, format=format.value, params=parameters(settings or ())))
 
 
-@app.command(epilog="Example:  kigen up rooms.cql --nodes nodes.toml --output out")
+@app.command(cls=ServeCommand, epilog="Example:  kigen up rooms.cql --nodes nodes.toml --output out")
 def up(
     app_file: options.AppFile,
     nodes: options.NodesFileOption,
@@ -238,6 +231,9 @@ def up(
     duration: options.Duration = None,
     memory: options.Memory = defaults.MEMORY,
     settings: options.Set = None,
+    no_change: options.NoChange = False,
+    serve: options.Serve = None,
+    keep_results: options.KeepResults = None,
 ) -> None:
     """Place an app on nodes and run every node as a process on this machine. Needs kigen\\[nodes].
 
@@ -260,12 +256,15 @@ def up(
                 duration,
                 memory,
                 tuple(settings or ()),
+                no_change,
+                serve,
+                keep_results,
             ),
             report,
         )
 
 
-@app.command(epilog="Example:  kigen node office rooms.cql --nodes nodes.toml --output out")
+@app.command(cls=ServeCommand, epilog="Example:  kigen node office rooms.cql --nodes nodes.toml --output out")
 def node(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The node to run.", show_default=False)],
     app_file: options.AppFile,
@@ -279,6 +278,8 @@ def node(
     duration: options.Duration = None,
     memory: options.Memory = defaults.MEMORY,
     settings: options.Set = None,
+    serve: options.Serve = None,
+    keep_results: options.KeepResults = None,
     replica: Annotated[
         int, typer.Option(metavar="0|1", help="Which replica of a node with a standby to run.", min=0, max=1)
     ] = 0,
@@ -305,6 +306,8 @@ def node(
                 duration,
                 memory,
                 tuple(settings or ()),
+                serve=serve,
+                keep_results=keep_results,
             ),
             together,
             replica,

@@ -106,6 +106,15 @@ Serve = Annotated[
         show_default=False,
     ),
 ]
+KeepResults = Annotated[
+    str | None,
+    typer.Option(
+        "--keep-results",
+        metavar="T",
+        help="With --serve: how long a reader of changes may be away and still continue, for example '1 h'.",
+        show_default="10 min",
+    ),
+]
 NodesFileOption = Annotated[
     Path,
     typer.Option(

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kigen.cli.display import RunDisplay, closing_table
 from kigen.cli.loading import load, warn
+from kigen.cli.serving import kept_changes_s, say_where, web
 from kigen.cli.spark_log import spark_log
 from kigen.cli.stop_request import StopRequest, interruptible, take_signals
 from kigen.connectors.options import duration_us
@@ -25,7 +26,6 @@ from kigen.engine.ingest import pushed_streams
 from kigen.plan.logical import App
 from kigen.plan.paths import conflicts
 
-KEEP_RESULTS = "10 min"
 _POLL_S, _SHOW_S = 0.05, 0.25  # between two looks at the run, and two at its progress
 
 
@@ -76,11 +76,7 @@ class RunArguments:
 
     @property
     def keep_changes_s(self) -> float | None:
-        """For how long readers of changes may be away; None: nobody can follow them."""
-        if self.keep_results is not None and self.serve is None:
-            raise ArgumentError("--keep-results is for readers of changes over HTTP: add --serve")
-        kept = self.keep_results or KEEP_RESULTS
-        return None if self.serve is None else duration_us("kigen run", "--keep-results", kept) / 1e6
+        return kept_changes_s(self.serve, self.keep_results)
 
 
 def run_app(arguments: RunArguments) -> None:
@@ -132,17 +128,8 @@ def serving(run: Run, address: str | None) -> Iterator[None]:
     if address is None:
         yield
         return
-    try:
-        from kigen.web import serve
-    except ImportError as error:
-        raise ArgumentError(
-            f"--serve needs packages that are not installed ({error}); run: pip install 'kigen[web]'"
-        ) from error
-    with serve(run, address) as server:
-        sys.stderr.write(f"serving {server.url} (token: {server.access.token_file})\n")
-        sys.stderr.write(f"the page, once: {server.page_link}\n")
-        if not server.is_loopback:
-            sys.stderr.write(f"warning: {server.address} is not loopback, and HTTP is not encrypted: use a TLS proxy\n")
+    with web().serve(run, address) as server:
+        say_where(server)
         yield
 
 

@@ -40,12 +40,14 @@ class Links:
     `access` reads received streams; `sinks` are those of sent queries. `on_commit` is called after each batch with two
     maps per stream: the oldest offset that a replay may read again, and the offset up to which all is processed.
     `on_epoch` is called at the end of each epoch, when the files of the checkpoint are at rest until it returns.
+    `may_change`: the part of the app that runs here may differ from that of the checkpoint; `sinks` has those of both.
     """
 
     access: Access
     sinks: dict[str, Sink]
     on_commit: Callable[[dict[str, int], dict[str, int]], None]
     on_epoch: Callable[[], None] | None = None
+    may_change: bool = False
 
 
 def warn_of_slow_disk(folder: Path) -> None:

@@ -127,7 +127,7 @@ class Run(ChangeableRun):
         self._sync = options.syncs and options.checkpoint is not None
         make_directories(self._checkpoint, options.syncs)
         self._owner.acquire()
-        may_change = not options.no_change and self._links is None
+        may_change = not options.no_change and (self._links is None or self._links.may_change)
         self._output = output
         self._app_of_run = AppOfRun(self._checkpoint, options, output, may_change, self._sync, self._read_text())
         self.app = self._app_of_run.load(self._given(self.app), self._spec_of)
@@ -198,6 +198,11 @@ class Run(ChangeableRun):
     def last_change(self) -> PlannedChange | None:
         """The last change of the app that this run has made, for messages."""
         return self._app_of_run.last
+
+    @property
+    def change_is_pending(self) -> bool:
+        """Whether a batch or epoch of the app before its change has to be finished first."""
+        return self._app_of_run.pending is not None
 
     @property
     def continues_changed(self) -> bool:

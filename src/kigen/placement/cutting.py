@@ -61,13 +61,26 @@ class NodePart:
 
 
 def cut(app: App, nodes: NodesFile, planned: PlacedPlan, placed: Placement) -> dict[str, NodePart]:
-    """Returns the part of each node."""
+    """Returns the part of each node. With a plan that was placed beside a running one, the parts have what is new, and
+    the names of sent streams end with the plan's suffix."""
     return _Cutter(app, nodes, planned, placed).parts()
+
+
+def empty_parts(app: App, nodes: NodesFile) -> dict[str, NodePart]:
+    """Returns the part of each node, with nothing to do yet."""
+    return {
+        n.name: NodePart(
+            n.name,
+            App((), (), app.directory, first_number=(i + 1) * _NUMBERS, sharing=app.sharing, functions=app.functions),
+        )
+        for i, n in enumerate(nodes.nodes)
+    }
 
 
 class _Cutter:
     def __init__(self, app: App, nodes: NodesFile, planned: PlacedPlan, placed: Placement) -> None:
         self._app, self._placed, problem = app, placed, planned.problem
+        self._suffix = planned.suffix
         self._names = {node: name for name, node in planned.plan_nodes.items()}
         self._network = Network(problem)
         self._speed = {n.name: n.speed for n in nodes.nodes}
@@ -75,10 +88,7 @@ class _Cutter:
         self._wanted = {o.name: o.sink for o in problem.outputs}
         finish = finish_us(problem, placed.tasks, arrival_us(problem, placed.nodes, placed.routes), placed.nodes)
         self._finish = {name.removesuffix(" >"): round(us) for name, us in finish.items()}
-        self._parts = {
-            n.name: NodePart(n.name, App((), (), app.directory, first_number=(i + 1) * _NUMBERS, sharing=app.sharing))
-            for i, n in enumerate(nodes.nodes)
-        }
+        self._parts = empty_parts(app, nodes)
         self._queries: dict[str, list[Query]] = {n.name: [] for n in nodes.nodes}
         self._asked: set[tuple[str, str]] = set()
         self._tables = tuple(s.name for s in app.streams if s.table)
@@ -129,7 +139,7 @@ class _Cutter:
         if self._host(node, at) == at:
             return node if isinstance(node, Scan) else with_children(node, lambda child: self._local(child, at, query))
         if isinstance(node, Scan):
-            return self._linked(node.stream, node, at, query)
+            return self._linked(node.stream + self._suffix, node, at, query)
         name = self._names[node]
         if is_periodic(node):
             name = periodic_name(name, node, query, self._app.queries, self._tables)
@@ -149,7 +159,7 @@ class _Cutter:
         for scan in others:
             plan = clock_plan(scan)
             here = self._host(scan, at) == at
-            clocks.append(plan if here else self._linked(clock_name(scan.stream), plan, at, query))
+            clocks.append(plan if here else self._linked(clock_name(scan.stream) + self._suffix, plan, at, query))
         return Clocked(local, tuple(clocks)) if clocks else local
 
     def _provide(self, name: str, node: PlanNode, at: str, query: Query) -> None:
@@ -165,7 +175,7 @@ class _Cutter:
         if name in self._parts[host].made:
             return
         self._parts[host].made[name] = SentStream(node)
-        deadline = self._finish.get(self._names.get(node, name))
+        deadline = self._finish.get(self._names.get(node, name.removesuffix(self._suffix)))
         costs = [
             c
             for q in self._app.queries
@@ -193,7 +203,8 @@ class _Cutter:
         """Returns the links that the placement chose for the stream, as far as they lead to the target; else the
         shortest route.
         """
-        before = {b: a for a, b in self._placed.routes.get(f"{name} >", self._placed.routes.get(name, ()))}
+        chosen, source = self._placed.routes, name.removesuffix(self._suffix)
+        before = {b: a for a, b in chosen.get(f"{name} >", chosen.get(source, ()))}
         way: list[tuple[str, str]] = []
         at = target
         while at not in sources:

@@ -9,7 +9,7 @@ linear in the plan.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kigen.placement.nodes_file.entries import NodesFile, NodesFileError
@@ -40,11 +40,26 @@ _GUESS_RATE = 1000.0
 
 @dataclass(frozen=True)
 class PlacedPlan:
-    """A placement problem with its plan. `plan_nodes`: operator -> its node of the plan."""
+    """A placement problem with its plan.
+
+    `plan_nodes`: operator -> its node of the plan, without those that have their node already. `suffix`: end of the
+    names of these operators, and of the streams that are sent for them.
+    """
 
     problem: Problem
     plan_nodes: dict[str, plan.PlanNode]
     warnings: tuple[str, ...]
+    suffix: str = ""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Queries whose operators are placed together and shared among them only. `hosts`: where each of their operators
+    runs already; None: that is to be decided."""
+
+    queries: tuple[plan.Query, ...]
+    suffix: str = ""
+    hosts: Mapping[plan.PlanNode, str] | None = None
 
 
 def name_operators(app: plan.App) -> dict[plan.PlanNode, str]:
@@ -68,48 +83,64 @@ def kind_of(node: plan.PlanNode) -> str:
     return "union" if isinstance(node, plan.UnionAll) else type(node).__name__.lower()
 
 
-def from_plan(app: plan.App, nodes: NodesFile, profile: Profile | None = None) -> PlacedPlan:
-    """Makes the placement problem."""
+def from_plan(
+    app: plan.App, nodes: NodesFile, profile: Profile | None = None, layers: tuple[Layer, ...] = ()
+) -> PlacedPlan:
+    """Makes the placement problem. `layers`: of an app that has changed; at most the last one is still to be placed."""
     names = name_operators(app)
     _check(app, nodes, names)
     warnings: list[str] = []
     sources = [_source(app, stream, nodes, profile, warnings) for stream in app.streams if _is_read(app, stream.name)]
     costs = _costs(app, names, profile)
-    guessed = 0
-    operators, streams = [], list(sources)
-    for node, name in names.items():
-        given = nodes.operators.get(name)
-        kind = kind_of(node)
-        cost = given.cost_us if given is not None and given.cost_us is not None else costs.get(name)
-        guessed += cost is None
-        inputs = tuple(dict.fromkeys(_stream_of(child, names) for child in node.shown_children))
-        share = given.selectivity if given is not None else None
-        if share is None:
-            share = _selectivity(app, node, kind, profile)
-        operators.append(
-            ProblemOperator(
-                name,
-                inputs,
-                f"{name} >",
-                cost or _GUESS_US * _WEIGHT.get(kind, 1.0),
-                share,
-                given.nodes if given is not None else (),
-            )
-        )
-        streams.append(ProblemStream(f"{name} >", bytes_per_tuple=_bytes(node.schema, node.is_stream)))
+    guessed, wrong = 0, list[str]()
+    operators, streams, outputs = list[ProblemOperator](), list(sources), list[ProblemOutput]()
+    plan_nodes: dict[str, plan.PlanNode] = {}
+    suffix = ""
+    for layer in layers or (Layer(app.queries),):
+        below = (node for query in layer.queries for node in query.root.walk() if not isinstance(node, plan.Scan))
+        mine = {node: names[node] + layer.suffix for node in below}
+        for node, name in mine.items():
+            given = nodes.operators.get(names[node])
+            kind = kind_of(node)
+            cost = given.cost_us if given is not None and given.cost_us is not None else costs.get(names[node])
+            guessed += cost is None
+            inputs = tuple(dict.fromkeys(_stream_of(child, mine) for child in node.shown_children))
+            share = given.selectivity if given is not None else None
+            if share is None:
+                share = _selectivity(app, node, kind, profile)
+            allowed = given.nodes if given is not None else ()
+            if layer.hosts is not None:
+                if allowed and layer.hosts[node] not in allowed:
+                    wrong.append(_moved(names[node], layer.hosts[node], allowed))
+                allowed = (layer.hosts[node],)
+            cost_us = cost or _GUESS_US * _WEIGHT.get(kind, 1.0)
+            operators.append(ProblemOperator(name, inputs, f"{name} >", cost_us, share, allowed))
+            streams.append(ProblemStream(f"{name} >", bytes_per_tuple=_bytes(node.schema, node.is_stream)))
+        outputs += [_output(query, nodes, mine) for query in layer.queries]
+        if layer.hosts is None:
+            plan_nodes |= {name: node for node, name in mine.items()}
+            suffix = layer.suffix
+    if wrong:
+        raise NodesFileError(nodes.file, tuple(wrong))
     if guessed:
         warnings.append(
-            f"{guessed} of {len(names)} operators have no measured cost: they are guessed. Give --profile FILE, a "
+            f"{guessed} of {len(operators)} operators have no measured cost: they are guessed. Give --profile FILE, a "
             "report that 'kigen run --report FILE' of a trial wrote, or cost_us in the nodes file"
         )
-    outputs = tuple(
-        ProblemOutput(
-            q.name, _stream_of(q.root, names), _sink(nodes, q.name), float(q.deadline_us or nodes.default_deadline_us)
-        )
-        for q in app.queries
+    problem = Problem(tuple(n.node for n in nodes.nodes), nodes.links, tuple(streams), tuple(operators), tuple(outputs))
+    return PlacedPlan(problem, plan_nodes, tuple(warnings), suffix)
+
+
+def _output(query: plan.Query, nodes: NodesFile, names: dict[plan.PlanNode, str]) -> ProblemOutput:
+    deadline_us = float(query.deadline_us or nodes.default_deadline_us)
+    return ProblemOutput(query.name, _stream_of(query.root, names), sink_of(nodes, query.name), deadline_us)
+
+
+def _moved(operator: str, host: str, allowed: tuple[str, ...]) -> str:
+    return (
+        f'[operators."{operator}"] nodes: it runs on {host} and keeps its state there, so it cannot move to '
+        f"{', '.join(allowed)}: allow {host}, or give another --state directory to place everything anew"
     )
-    problem = Problem(tuple(n.node for n in nodes.nodes), nodes.links, tuple(streams), tuple(operators), outputs)
-    return PlacedPlan(problem, {name: node for node, name in names.items()}, tuple(warnings))
 
 
 def _is_read(app: plan.App, stream: str) -> bool:
@@ -145,7 +176,8 @@ def _check(app: plan.App, nodes: NodesFile, names: dict[plan.PlanNode, str]) -> 
         raise NodesFileError(nodes.file, tuple(errors))
 
 
-def _sink(nodes: NodesFile, query: str) -> str:
+def sink_of(nodes: NodesFile, query: str) -> str:
+    """Returns the node where results of a query are wanted."""
     return nodes.results.get(query) or nodes.results.get("default") or nodes.nodes[0].name
 
 

@@ -16,7 +16,8 @@ from kigen.placement.result import LinkLoad, NodeLoad, PlacedTask, Placement
 from kigen.plan.description import description
 from kigen.plan.logical import App
 
-FORMAT = 1
+FORMAT = 2  # with the parts of the nodes (kigen.placement.changes.placed_app); 1: the placement only
+_READABLE = (1, 2)
 _CLASS_PREFIX = re.compile(r"\bProblem(?=(?:Node|Link|Stream|Operator|Output)\()")
 
 
@@ -45,14 +46,25 @@ def to_json(placed: Placement, of: str) -> dict[str, Any]:
 
 def from_json(stored: Any, of: str, file: str) -> Placement:
     """Restores a placement. Raises PlacementMismatch if it belongs to something else."""
-    if not isinstance(stored, dict) or stored.get("format") != FORMAT:
+    placed = placement_of(stored, file)
+    if stored["of"] != of:
+        raise of_another_app(file)
+    return placed
+
+
+def of_another_app(file: str) -> PlacementMismatch:
+    """Returns the error for a placement that this app, or these nodes, cannot continue."""
+    return PlacementMismatch(
+        f"{file} is a placement of another app, or of other nodes, costs or rates: undo the change to continue, or "
+        "give another --state directory (or delete this one) to start from the beginning"
+    )
+
+
+def placement_of(stored: Any, file: str) -> Placement:
+    """Restores a placement, whatever it belongs to. Raises PlacementMismatch."""
+    if not isinstance(stored, dict) or stored.get("format") not in _READABLE:
         raise PlacementMismatch(
             f"{file}: a placement of format {FORMAT} is required: delete the file, and Kigen makes a new one"
-        )
-    if stored["of"] != of:
-        raise PlacementMismatch(
-            f"{file} is a placement of another app, or of other nodes, costs or rates: undo the change to continue, or "
-            "give another --state directory (or delete this one) to start from the beginning"
         )
     value = dict(stored["placement"])
     value["sub_deadlines_us"] = {(output, operator): us for output, operator, us in value["sub_deadlines_us"]}

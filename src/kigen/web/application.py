@@ -104,26 +104,18 @@ def make_application(
         Route("/app/{action}", changing.change, methods=["POST"]),
         Route("/streams/{name}", _endpoint(Pushing(served, limits)), methods=["POST"]),
     ]
-    handlers = {Refused: _refused, HTTPException: _failed}
+    handlers = {Refused: refused, HTTPException: failed}
     return Guarded(Starlette(routes=routes, exception_handlers=handlers), access, limits.send_s)
 
 
-class _Answers:
-    def __init__(self, served: Served, access: Access) -> None:
-        self._served, self._access = served, access
+class Answers:
+    """Answers that are the same whatever is served."""
 
-    async def page(self, request: Request) -> Response:
-        return HTMLResponse(await run_in_threadpool(page.page_of, self._served), headers=page.HEADERS)
-
-    async def metrics(self, request: Request) -> Response:
-        return PlainTextResponse(await run_in_threadpool(prometheus_text, self._served), media_type=CONTENT_TYPE)
+    def __init__(self, access: Access) -> None:
+        self._access = access
 
     async def live(self, request: Request) -> Response:
         return JSONResponse({"live": True})
-
-    async def ready(self, request: Request) -> Response:
-        flows = await run_in_threadpool(lambda: self._served.flows)
-        return JSONResponse({"ready": flows}, 200 if flows else 503)
 
     async def token(self, request: Request) -> Response:
         role = request.path_params["role"]
@@ -135,6 +127,22 @@ class _Answers:
         return JSONResponse({"path": f"/?{self._access.new_link()}"}, 201)
 
 
+class _Answers(Answers):
+    def __init__(self, served: Served, access: Access) -> None:
+        super().__init__(access)
+        self._served = served
+
+    async def page(self, request: Request) -> Response:
+        return HTMLResponse(await run_in_threadpool(page.page_of, self._served), headers=page.HEADERS)
+
+    async def metrics(self, request: Request) -> Response:
+        return PlainTextResponse(await run_in_threadpool(prometheus_text, self._served), media_type=CONTENT_TYPE)
+
+    async def ready(self, request: Request) -> Response:
+        flows = await run_in_threadpool(lambda: self._served.flows)
+        return JSONResponse({"ready": flows}, 200 if flows else 503)
+
+
 def _endpoint(call: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         return await call(request)
@@ -142,11 +150,11 @@ def _endpoint(call: Callable[[Request], Awaitable[Response]]) -> Callable[[Reque
     return answer
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
     return error.response()
 
 
-async def _failed(request: Request, error: Exception) -> Response:
+async def failed(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": error.detail}, error.status_code, error.headers)

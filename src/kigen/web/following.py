@@ -39,6 +39,7 @@ class Following:
                 "queries": [
                     {"name": q.name, "columns": [c.name for c in q.schema], "is_stream": q.root.is_stream}
                     for q in self._served.app.queries
+                    if not q.sent
                 ]
             }
         )

@@ -5,7 +5,7 @@ The names are part of the interface (docs/reference/http.md). Counters go on ove
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kigen.web.served import Served
@@ -31,6 +31,26 @@ _STREAM = {
 def prometheus_text(served: Served) -> str:
     """Returns all figures now."""
     return "".join(f"{line}\n" for line in _lines(served))
+
+
+def of_nodes(texts: Mapping[str, str]) -> str:
+    """Joins the figures of nodes: each family once, each figure with the label `node`."""
+    families: dict[str, tuple[list[str], list[str]]] = {}  # of a name: lines about it, figures
+    for node, text in texts.items():
+        label = _label(node=node)[1:-1]
+        for line in text.splitlines():
+            if line.startswith("#"):
+                about, _ = families.setdefault(line.split(" ", 3)[2], ([], []))
+                if line not in about:
+                    about.append(line)
+                continue
+            name, brace, rest = line.partition("{")
+            if not brace:
+                name, _, value = line.partition(" ")
+                rest = f"}} {value}"
+            mine = f"{name}{{{label}{',' if not rest.startswith('}') else ''}{rest}"
+            families.setdefault(name, ([], []))[1].append(mine)
+    return "".join(f"{line}\n" for about, figures in families.values() for line in (*about, *figures))
 
 
 def _lines(served: Served) -> Iterator[str]:

@@ -37,20 +37,26 @@ def page_of(served: Served) -> str:
     ]
     streams = "" if served.ingest is None else _streams(served.ingest.status())
     state = "flowing" if served.flows else "not flowing"
+    about = f"{state}, {report['batches']:,} batches, policy {report['policy']}"
+    return whole(about, table(head, rows) + streams)
+
+
+def whole(about: str, body: str) -> str:
+    """Returns a page."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="2">'
         f"<title>Kigen</title><style>{_STYLE}</style></head><body><h1>Kigen</h1>"
-        f"<p>{state}, {report['batches']:,} batches, policy {escape(report['policy'])}</p>"
-        f"{_table(head, rows)}{streams}</body></html>"
+        f"<p>{escape(about)}</p>{body}</body></html>"
     )
 
 
 def _streams(status: dict[str, dict[str, Any]]) -> str:
     keys = ("taken", "waiting", "refused", "kept_bytes")
-    return _table(["pushed stream", *keys], [[name, *(found[k] for k in keys)] for name, found in status.items()])
+    return table(["pushed stream", *keys], [[name, *(found[k] for k in keys)] for name, found in status.items()])
 
 
-def _table(head: list[str], rows: list[list[Any]]) -> str:
+def table(head: list[str], rows: list[list[Any]]) -> str:
+    """Returns a table."""
     titles = "".join(f"<th>{escape(title)}</th>" for title in head)
     body = "".join("<tr>" + "".join(f"<td>{_cell(value)}</td>" for value in row) + "</tr>" for row in rows)
     return f"<table><tr>{titles}</tr>{body}</table>"

@@ -12,6 +12,7 @@ import logging
 import socket
 import threading
 from asyncio import BaseTransport, TimerHandle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from kigen.engine import Run
 from kigen.engine.errors import ArgumentError
 from kigen.links import Address, LinkRefused
 from kigen.web.access import Access
-from kigen.web.application import make_application
+from kigen.web.application import Guarded, make_application
 from kigen.web.requests import Limits
 from kigen.web.served import Served
 
@@ -30,15 +31,21 @@ DEFAULT_ADDRESS = "127.0.0.1:8642"
 _log = logging.getLogger("kigen")
 _STARTING_S = 20.0
 _CLOSING_S = 3.0
+MakeApplication = Callable[[Access, Limits, threading.Event], Guarded]
 
 
 class WebServer:
-    """Server of one run."""
+    """Server of one run, or of what `served` makes an application of."""
 
     def __init__(
-        self, served: Served, folder: Path, address: str = DEFAULT_ADDRESS, limits: Limits | None = None
+        self,
+        served: Served | MakeApplication,
+        folder: Path,
+        address: str = DEFAULT_ADDRESS,
+        limits: Limits | None = None,
     ) -> None:
         """Starts to serve. The token is in `folder`; port 0 takes any free port."""
+        make: MakeApplication = served if callable(served) else lambda *parts: make_application(served, *parts)
         limits = limits or Limits()
         try:
             where = Address.parse(address)
@@ -49,7 +56,7 @@ class WebServer:
         self._socket = _listen(where)
         self.address = Address(where.host, self._socket.getsockname()[1])
         config = uvicorn.Config(
-            make_application(served, self.access, limits, self._closing),
+            make(self.access, limits, self._closing),
             http=_protocol(limits.head_s),
             ws="none",
             loop="asyncio",

@@ -7,12 +7,14 @@ import os
 import sys
 from pathlib import Path
 
-from kigen.cli.nodes.placing import NodesArguments, describe, placed_parts
+from kigen.cli.nodes.placing import NodesArguments, describe, placed_nodes
+from kigen.cli.nodes.serving import pushed_over_http, require_serve, serving_node
 from kigen.cli.spark_log import spark_log
 from kigen.cli.stop_request import StopRequest, interruptible, take_signals
 from kigen.engine import Engine, SparkDied
+from kigen.engine.nodes.adoption import CHECKPOINT
 from kigen.engine.nodes.node_options import NodeOptions
-from kigen.engine.nodes.node_run import CHECKPOINT, NodeRun
+from kigen.engine.nodes.node_run import NodeRun
 from kigen.engine.nodes.passive_node import PassiveNode
 from kigen.engine.nodes.replica_folders import has_replica_folders
 from kigen.placement.cutting import NodePart
@@ -29,7 +31,8 @@ STOPPED = 128 + 15  # exit code of a node of `kigen up` that was asked to end (S
 
 def node_app(name: str, arguments: NodesArguments, together: bool, replica: int = 0) -> None:
     """Runs a node. `together` means that `kigen up` started it with others: it then also reports how it ended."""
-    nodes, _, parts = placed_parts(arguments)
+    found = placed_nodes(arguments)
+    nodes, parts = found.nodes, found.parts
     if name not in parts:
         raise NodesFileError(
             nodes.file, (f"there is no node '{name}'; {suggest(name, tuple(parts), 'the nodes are')}",)
@@ -40,16 +43,21 @@ def node_app(name: str, arguments: NodesArguments, together: bool, replica: int 
             nodes.file, (f"node '{name}' has no standby: write standby = \"lazy\" below [nodes.{name}]",)
         )
     me = replica_name(name, replica)
+    require_serve(pushed_over_http(parts), arguments.serve, name)
     for line in describe(part):
         sys.stderr.write(line + "\n")
     output = None if arguments.output is None else str(arguments.output)
-    options = NodeOptions(arguments.state_dir, output, arguments.policy, arguments.duration_s, arguments.memory)
+    a = arguments
+    options = NodeOptions(a.state_dir, output, a.policy, a.duration_s, a.memory, found.version, a.keep_changes_s)
     engine = Engine()
     try:
         with spark_log(), interruptible() as stopped:
             node = make_node(parts, name, nodes, options, replica)
+            if isinstance(node, NodeRun) and node.finishes_former:
+                sys.stderr.write(f"node {me}: finishes a batch or epoch of the app before its change\n")
             try:
-                _run(engine, node, stopped, arguments.state_dir / GO if together else None)
+                with serving_node(node, arguments.serve, together):
+                    _run(engine, node, stopped, arguments.state_dir / GO if together else None)
             finally:
                 try:
                     report = node.stop()

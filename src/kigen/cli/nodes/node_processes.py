@@ -18,6 +18,7 @@ from pathlib import Path
 from kigen.cli.nodes.node_command import GO, SPARK_DIED, STOPPED
 from kigen.cli.nodes.placing import NodesArguments
 from kigen.cli.nodes.restarts import NEVER_WORKED, Restarts
+from kigen.cli.nodes.serving import ANY_PORT
 from kigen.cli.nodes.status_command import Status
 from kigen.cli.stop_request import StopRequest
 from kigen.durable import open_log, rotate_log
@@ -46,7 +47,7 @@ class Processes:
     """Processes of a run.
 
     `replicas` maps the name of each process to its node and the number of its replica. `readers` maps a node to the
-    nodes that read from it.
+    nodes that read from it. `serving`: nodes that serve their own run over HTTP.
     """
 
     def __init__(
@@ -54,7 +55,9 @@ class Processes:
         arguments: NodesArguments,
         replicas: Mapping[str, tuple[str, int]],
         readers: Mapping[str, Collection[str]] | None = None,
+        serving: Collection[str] = (),
     ) -> None:
+        self._serving = set(serving)
         self._arguments, self._replicas, self._readers = arguments, replicas, readers or {}
         self._done: set[str] = set()  # names of nodes
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -187,6 +190,8 @@ class Processes:
             str(a.time_limit_s),
         ]
         command += ["--memory", str(memory_share(a.memory, len(self._replicas)))]
+        if node in self._serving:
+            command += [f"--serve={ANY_PORT}", *([] if a.keep_results is None else ["--keep-results", a.keep_results])]
         for option, value in (("--profile", a.profile), ("--output", a.output), ("--duration", a.duration)):
             command += [] if value is None else [option, str(value)]
         command += [word for setting in a.settings for word in ("--set", setting)]

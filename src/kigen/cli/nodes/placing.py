@@ -8,28 +8,35 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kigen.cli.loading import load
+from kigen.cli.serving import kept_changes_s
 from kigen.connectors.options import duration_us
 from kigen.durable import replace
 from kigen.engine import RunOptions, defaults
-from kigen.engine.errors import AppNotFound, ArgumentError
+from kigen.engine.changes.difference import Difference
+from kigen.engine.errors import AppNotFound
+from kigen.engine.nodes.adoption import Version
+from kigen.engine.nodes.app_change import NodesApp, changed, first_placed
 from kigen.engine.nodes.batch_advice import with_batches
 from kigen.engine.nodes.standby_rules import check_pairing
-from kigen.placement.cutting import NodePart, cut
+from kigen.placement.changes.placed_app import PlacedApp
+from kigen.placement.cutting import NodePart
 from kigen.placement.from_plan import PlacedPlan, from_plan
 from kigen.placement.nodes_file.entries import NodesFile
 from kigen.placement.nodes_file.parser import parse_nodes
 from kigen.placement.profile import Profile, read_profile
 from kigen.placement.result import Placement
 from kigen.placement.solver.solve import Limits, solve
-from kigen.placement.stored import fingerprint, from_json, to_json
+from kigen.placement.stored import PlacementMismatch, from_json, of_another_app
 from kigen.plan.logical import App
 
 PLACEMENT = "placement.json"  # in the state directory
+MayChange = Callable[[NodesFile], None]  # called before a change is made; raises what forbids it
 
 
 @dataclass(frozen=True)
@@ -47,14 +54,23 @@ class NodesArguments:
     duration: str | None
     memory: str = defaults.MEMORY
     settings: tuple[str, ...] = ()  # values of parameters, as in --set
+    no_change: bool = False  # of 'kigen up': refuses a changed app
+    serve: str | None = None
+    keep_results: str | None = None
 
     def __post_init__(self) -> None:
         """Raises ArgumentError for what every node would refuse, before a node is started."""
-        RunOptions(policy=self.policy, duration_s=self.duration_s, memory=self.memory)
+        RunOptions(
+            policy=self.policy, duration_s=self.duration_s, memory=self.memory, keep_changes_s=self.keep_changes_s
+        )
 
     @property
     def state_dir(self) -> Path:
         return state_of(self.nodes_file, self.state)
+
+    @property
+    def keep_changes_s(self) -> float | None:
+        return kept_changes_s(self.serve, self.keep_results)
 
     @property
     def duration_s(self) -> float | None:
@@ -94,29 +110,73 @@ def place(
     return planned, solve(planned.problem, time.monotonic, allocate, Limits(time_limit_s))
 
 
-def placed_parts(arguments: NodesArguments) -> tuple[NodesFile, Placement, dict[str, NodePart]]:
-    """Returns the nodes, the placement and each node's part of the app.
+@dataclass(frozen=True)
+class PlacedNodes:
+    """An app on its nodes, as its state directory has it."""
 
-    Uses the stored placement if there is one. Otherwise places the app and stores the result.
+    app: App
+    nodes: NodesFile
+    placed: Placement
+    parts: dict[str, NodePart]
+    version: Version
+    found: Difference | None = None  # what has changed just now
+
+
+def placed_parts(arguments: NodesArguments) -> tuple[NodesFile, Placement, dict[str, NodePart]]:
+    """Returns the nodes, the placement and each node's part of the app."""
+    found = placed_nodes(arguments)
+    return found.nodes, found.placed, found.parts
+
+
+def placed_nodes(arguments: NodesArguments, may_change: MayChange | None = None) -> PlacedNodes:
+    """Returns the app on its nodes.
+
+    Uses the stored placement if there is one. Otherwise places the app and stores the result. If the app has changed
+    since then, places what is new and stores that: `may_change` is asked before. None: a changed app is refused.
     """
     app = load(arguments.app_file, arguments.output, arguments.settings)
     nodes, notes = with_batches(load_nodes(arguments.nodes_file))
-    for name in (stream.name for stream in app.streams if stream.source.name == "http"):
-        raise ArgumentError(f"stream {name} takes tuples over HTTP, which nodes do not serve: use 'kigen run --serve'")
     for note in notes:
         sys.stderr.write(note + "\n")
-    profile = load_profile(arguments.profile)
-    planned = from_plan(app, nodes, profile)
-    of, file = fingerprint(app, planned, nodes, arguments.allocate), arguments.state_dir / PLACEMENT
-    if file.exists():
-        placed = from_json(_json(file), of, str(file))
+    given = NodesApp(app, nodes, load_profile(arguments.profile), arguments.allocate)
+    of, file, found = given.of, arguments.state_dir / PLACEMENT, None
+    limits = Limits(arguments.time_limit_s)
+    if not file.exists():
+        planned, placed = place(app, nodes, given.profile, arguments.allocate, arguments.time_limit_s)
+        now = first_placed(given, planned, placed)
+        _store(file, now)
     else:
-        placed = place(app, nodes, profile, arguments.allocate, arguments.time_limit_s)[1]
-        file.parent.mkdir(parents=True, exist_ok=True)
-        replace(file, json.dumps(to_json(placed, of), indent=1).encode(), sync=True)
-    parts = cut(app, nodes, planned, placed)
+        stored = _json(file)
+        kept = PlacedApp.from_json(stored, given.empty, str(file))
+        if kept is None:  # an older version wrote it, without parts
+            placed = from_json(stored, of, str(file))
+            now = first_placed(given, from_plan(app, nodes, given.profile), placed)
+            _store(file, now)
+        elif kept.of == of:
+            now = kept
+        elif may_change is None:
+            raise _not_here(str(file)) if kept.clauses != given.clauses else of_another_app(str(file))
+        else:
+            now, found = changed(
+                kept, given, lambda problem: solve(problem, time.monotonic, arguments.allocate, limits), str(file)
+            )
+            may_change(nodes)
+            _store(file, now)
+    parts = now.parts(given.empty)
     check_pairing(parts, nodes)
-    return nodes, placed, parts
+    return PlacedNodes(app, nodes, now.placed, parts, Version(now.began_as, now.change), found)
+
+
+def _store(file: Path, placed: PlacedApp) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    replace(file, json.dumps(placed.to_json(), indent=1).encode(), sync=True)
+
+
+def _not_here(file: str) -> PlacementMismatch:
+    return PlacementMismatch(
+        f"{file} is a placement of the app before its change: end all nodes and run 'kigen up' with the changed app, "
+        "undo the change to continue, or give another --state directory to start from the beginning"
+    )
 
 
 def _json(file: Path) -> Any:

@@ -16,22 +16,34 @@ from rich.live import Live
 from kigen.cli.display import closing_table
 from kigen.cli.nodes.node_command import REPORT
 from kigen.cli.nodes.node_processes import Processes, memory_share
-from kigen.cli.nodes.placing import NodesArguments, describe, placed_parts
+from kigen.cli.nodes.placing import NodesArguments, describe, placed_nodes
+from kigen.cli.nodes.serving import nodes_that_serve, pushed_over_http, require_serve, serving_all
 from kigen.cli.nodes.status_command import Status, ask, nodes_table, queues_table, replicas
 from kigen.cli.stop_request import interruptible
+from kigen.engine.changes.description import difference_text
+from kigen.engine.errors import ArgumentError
+from kigen.engine.nodes.adoption import forget_node
 from kigen.engine.nodes.node_options import security_of
 from kigen.placement.cutting import parts_below, parts_used
 from kigen.placement.nodes_file.entries import NodesFile
 
 _PLAIN_EVERY_S = 5.0
+_ENDING_S, _ASK_S = 20.0, 0.5  # nodes whose 'kigen up' was killed notice that, and end
 
 
 def up_app(arguments: NodesArguments, report: Path | None) -> None:
     """Places the app, runs all nodes to the end and merges their reports."""
-    nodes, placed, parts = placed_parts(arguments)
-    for note in placed.notes:
+    found = placed_nodes(arguments, lambda nodes: _require_change_possible(arguments, nodes))
+    nodes, parts = found.nodes, found.parts
+    for note in found.placed.notes:
         sys.stderr.write(f"warning: {note}\n")
+    if found.found is not None:
+        sys.stderr.write(f"the app has changed since the last run on {arguments.state_dir}:\n")
+        sys.stderr.write(difference_text(found.found))
+    require_serve(pushed_over_http(parts), arguments.serve)
     used = parts_used(parts)
+    for name in (name for name in parts if name not in used and nodes.entry(name).standby is None):
+        forget_node(arguments.state_dir / name)
     for name in used:
         security_of(nodes, name, arguments.state_dir)  # raises what a node would raise, before one is started
         sys.stderr.write("\n".join(describe(parts[name])) + "\n")
@@ -40,10 +52,22 @@ def up_app(arguments: NodesArguments, report: Path | None) -> None:
     all_replicas = replicas(nodes, used)
     memory_share(arguments.memory, len(all_replicas))
     readers = {name: parts[name].read_by for name in used}
-    with interruptible() as stopped, Processes(arguments, all_replicas, readers) as processes:
+    serving = [] if arguments.serve is None else nodes_that_serve(parts, nodes)
+    with (
+        interruptible() as stopped,
+        serving_all(found.app, parts, nodes, arguments.state_dir, arguments.serve) as served,
+        Processes(arguments, all_replicas, readers, serving) as processes,
+    ):
         display = _Display(nodes, arguments.state_dir, all_replicas)
+
+        def show(running: Collection[str]) -> dict[str, Status | None]:
+            reports = display.show(running)
+            if served is not None:
+                served.tell(reports)
+            return reports
+
         with display:
-            finished = processes.run(stopped, display.show)
+            finished = processes.run(stopped, show)
     merged = merge_reports(arguments.state_dir, result_nodes, parts_below(parts))
     if report is not None:
         report.parent.mkdir(parents=True, exist_ok=True)
@@ -53,6 +77,23 @@ def up_app(arguments: NodesArguments, report: Path | None) -> None:
     if not finished or not merged["finished"]:
         sys.stderr.write(f"stopped before the end; the same command continues from {arguments.state_dir}\n")
     sys.stderr.write(f"logs of the nodes: {arguments.state_dir}/*/log\n")
+
+
+def _require_change_possible(arguments: NodesArguments, nodes: NodesFile) -> None:
+    """Raises ArgumentError if the app must not change, or while nodes still run the one before the change."""
+    if arguments.no_change:
+        raise ArgumentError(
+            f"the app is not the one of {arguments.state_dir}, and --no-change was given: undo the change to continue, "
+            "or give another --state directory to start from the beginning"
+        )
+    running, until = replicas(nodes, [entry.name for entry in nodes.nodes]), time.monotonic() + _ENDING_S
+    while answering := [name for name, which in running.items() if ask(nodes, arguments.state_dir, *which) is not None]:
+        if time.monotonic() >= until:
+            raise ArgumentError(
+                f"node {answering[0]} runs the app before the change: end 'kigen up' (or 'kigen node') first, then run "
+                "this command again"
+            )
+        time.sleep(_ASK_S)
 
 
 def merge_reports(

@@ -59,7 +59,8 @@ class AppOfRun:
         declared = self._as_changed(declared)
         self.record, _, found = adopt(self._checkpoint, declared, self._identify, self._may_change, self._sync)
         if found is not None:
-            align(self._checkpoint, can_cut_back=True)
+            sends = any(query.sent for query in self.record.queries)  # other nodes have what was sent
+            align(self._checkpoint, can_cut_back=not sends)
             if not is_settled(self._checkpoint):
                 self.pending = declared
             else:
@@ -116,7 +117,7 @@ class AppOfRun:
         sources = self._sources(planned, replace(spec_of(planned.app), begun_us=begun))
         for source in sources.values():
             source.initial()
-        open_outputs(planned.app, self._output, None, None)
+        open_outputs(_without_sent(planned.app), self._output, None, None)
         return sources, begun
 
     def change(
@@ -146,10 +147,15 @@ class AppOfRun:
         """Cuts file outputs of dropped queries back to what is committed: no run will do it later."""
         gone = replace(before, queries=tuple(q for q in before.queries if q.name in found.dropped), streams=())
         last = SinkLog(str(self._checkpoint)).last()
-        outputs = open_outputs(gone, self._output, None, None)
+        outputs = open_outputs(_without_sent(gone), self._output, None, None)
         name_runs(outputs, "", self._sync)
         for name, sink in (pair for pairs in outputs.values() for pair in pairs):
             position = None if last is None else last.sink_positions.get(name)
             if position is not None and hasattr(sink, "path"):
                 sink.open(position)
                 sink.close()
+
+
+def _without_sent(app: App) -> App:
+    """Returns the app with what it writes itself: the queues of what it sends to other nodes belong to the node."""
+    return replace(app, queries=tuple(query for query in app.queries if not query.sent))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kigen.engine.changes.difference import Difference
 from kigen.engine.changes.planned import PlannedChange
 from kigen.plan.changes.copies import iso_text
 
@@ -18,7 +19,7 @@ def change_json(planned: PlannedChange) -> dict[str, Any]:
     task_of = {query.name: task.name for task in app.tasks for query in task.queries}
     queries = []
     for name in dict.fromkeys((*found.kept, *found.added, *found.dropped)):
-        action = _action(planned, name)
+        action = _action(found, name)
         entry: dict[str, Any] = {"query": name, "action": action}
         if name in found.why:
             entry["why"] = found.why[name]
@@ -36,8 +37,7 @@ def change_json(planned: PlannedChange) -> dict[str, Any]:
     }
 
 
-def _action(planned: PlannedChange, name: str) -> str:
-    found = planned.found
+def _action(found: Difference, name: str) -> str:
     if name in found.kept:
         return "keep"
     if name in found.added:
@@ -62,6 +62,23 @@ def change_text(planned: PlannedChange) -> str:
     told = change_json(planned)
     if not told["changed"]:
         return "nothing changes: the app is the one of the checkpoint\n"
+    return _table(told["queries"], told["notes"])
+
+
+def difference_text(found: Difference) -> str:
+    """Returns what changes as a table, where the change of each query is made elsewhere."""
+    queries = []
+    for name in dict.fromkeys((*found.kept, *found.added, *found.dropped)):
+        entry = {"query": name, "action": _action(found, name)}
+        if name in found.why:
+            entry["why"] = found.why[name]
+        if name in found.added:
+            entry["starts"] = "now"
+        queries.append(entry)
+    return _table(queries, ["added queries see only tuples after the change"] if found.added else [])
+
+
+def _table(queries: list[dict[str, Any]], notes: list[str]) -> str:
     words = {
         "keep": "keeps its state and its lines",
         "drop": "ends; its state goes, its output stays",
@@ -69,11 +86,11 @@ def change_text(planned: PlannedChange) -> str:
         "change": "is dropped and added",
     }
     rows: list[tuple[str, ...]] = [("query", "change", "", "starts from")]
-    for one in told["queries"]:
+    for one in queries:
         rows.append((one["query"], words[one["action"]], one.get("why", ""), one.get("starts", "")))
     shown = [i for i in range(4) if any(row[i] for row in rows)]
     rows = [tuple(row[i] for i in shown) for row in rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(shown))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     lines.insert(1, "  ".join("-" * width for width in widths))
-    return "\n".join([*lines, *(f"note: {note}" for note in told["notes"])]) + "\n"
+    return "\n".join([*lines, *(f"note: {note}" for note in notes)]) + "\n"

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kigen.engine.nodes.adoption import CHECKPOINT
 from kigen.engine.nodes.node_queues import QUEUES, open_queue
-from kigen.engine.nodes.node_run import CHECKPOINT
 from kigen.engine.nodes.replica_folders import ReplicaFolders
 from kigen.links import copy_info, link_tree
 from kigen.placement.cutting import NodePart
@@ -51,7 +51,9 @@ def position_at_start(part: NodePart, folders: ReplicaFolders, durability: str) 
     if folders.copy is not None:
         return int((copy_info(folder) or {}).get("position", 0))
     queues = {
-        name: open_queue(part, name, folder, durability) for name in part.plans if (folder / QUEUES / name).exists()
+        name: open_queue(part.plans[name], name, folder, durability)
+        for name in part.plans
+        if (folder / QUEUES / name).exists()
     }
     try:
         return position_of(part, queues)

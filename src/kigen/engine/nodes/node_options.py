@@ -8,6 +8,7 @@ from typing import Any
 
 from kigen.durable import POWER
 from kigen.engine.defaults import EPOCH_S
+from kigen.engine.nodes.adoption import Version
 from kigen.links import READER, TOKEN, Address, LinkRefused, Security, read_secret, secret_in, write_private
 from kigen.placement.cutting import NodePart
 from kigen.placement.nodes_file.entries import NodesFile, NodesFileError
@@ -25,6 +26,8 @@ class NodeOptions:
     policy: str | None = None
     duration_s: float | None = None
     memory: str = DEFAULT_MEMORY  # of this node's workers
+    follows: Version | None = None  # the version of the placed app; None: the node's app cannot change
+    keep_changes_s: float | None = None  # for how long changes are kept for readers over HTTP; None: not at all
 
     def run_options(self, copied_s: float | None = None, durability: str = POWER) -> dict[str, Any]:
         """`copied_s`: the checkpoint is copied at the end of an epoch, every so many seconds. Snapshots then lie in
@@ -34,7 +37,7 @@ class NodeOptions:
             chosen["inline_bytes"] = _COPIED_INLINE_BYTES
             chosen["epoch_s"] = min(EPOCH_S, copied_s / 2)  # a copy is made between two epochs
         output = None if copied_s is not None else self.output
-        fixed = {"drain": False, "keep_results": False, "partitions": 1}
+        fixed = {"drain": False, "keep_results": False, "partitions": 1, "keep_changes_s": self.keep_changes_s}
         return {**fixed, "output": output, "duration_s": self.duration_s, "memory": self.memory, **chosen}
 
 

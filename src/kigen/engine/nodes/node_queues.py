@@ -8,7 +8,7 @@ from pathlib import Path
 from kigen.durable import POWER
 from kigen.engine.nodes.standby_rules import readers_of
 from kigen.lifetimes.exchange.sent import queue_schema
-from kigen.placement.cutting import NodePart
+from kigen.placement.cutting import NodePart, SentStream
 from kigen.placement.nodes_file.entries import NodesFile
 from kigen.queue import ENDED, Queue, QueueSettings
 
@@ -16,13 +16,14 @@ SELF = "spark"  # this node's own run, as a reader of its queues
 QUEUES = "queues"  # below a node's folder
 
 
-def open_queue(part: NodePart, name: str, folder: Path, durability: str) -> Queue:
-    sent = part.plans[name]
+def open_queue(
+    sent: SentStream, name: str, folder: Path, durability: str, max_bytes: int = QueueSettings.max_bytes
+) -> Queue:
     fsync = "always" if durability == POWER else "never"
     return Queue(
         name,
         queue_schema(sent.plan.schema, sent.is_stream),
-        QueueSettings(folder=folder / QUEUES, durable=True, fsync=fsync),
+        QueueSettings(folder=folder / QUEUES, durable=True, fsync=fsync, max_bytes=max_bytes),
     )
 
 
@@ -32,7 +33,7 @@ def open_queues(
     """Opens all queues of a node, and sets who reads each of them and whose acks are waited for."""
     part, queues = parts[node], dict[str, Queue]()
     for name in part.plans:
-        queue = queues[name] = open_queue(part, name, folder, durability)
+        queue = queues[name] = open_queue(part.plans[name], name, folder, durability)
         readers, required = readers_of(part, name, parts, nodes)
         own = [SELF] if name in part.used else []
         for reader in readers + own:

@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from kigen.durable import POWER
+from kigen.engine.nodes.adoption import CHECKPOINT, Adoption
 from kigen.engine.nodes.node_options import NodeOptions, reader_token, replicated, security_of
 from kigen.engine.nodes.node_queues import SELF, is_delivered, is_ended, open_queues
 from kigen.engine.nodes.node_status import queries_status, queues_status, relays_status
@@ -39,7 +40,6 @@ from kigen.replicas.standby_kind import Acks, StandbyKind
 from kigen.spark.links.link_sink import LinkSink
 from kigen.spark.links.link_source import Access
 
-CHECKPOINT = "checkpoint"  # below a node's folder
 DELIVERING = "delivering"  # the node's own work is done
 
 
@@ -72,17 +72,19 @@ class NodeRun:
         self._folder = options.state / self.name if host is None else host.folder
         self._durability = entry.durability
         self.run: Run | None = None
+        self.serves: str | None = None  # address of its HTTP server
         self._silence_s, self._relays = entry.silence_us / 1e6, dict[str, Relay]()
         self._state, self._began = "starting", time.time()
+        follows = None if self.paired else options.follows
+        self._adoption = Adoption.of(self._folder, follows, part, entry.durability)
         self.queues = open_queues(parts, name, nodes, self._folder, entry.durability)
         kind = kind_of(parts, name, nodes)
         self._acks, self._led_at, self._worked_off = kind.acks, time.monotonic(), dict[str, int]()
         self._looking = threading.Lock()
         self._leading = LeadTracking(kind, not self.paired or host is not None)
         if host is None:
-            self._server = LinkServer(
-                self.queues.values(), address, self._security, cut_off=lambda: self.gives_nothing_new
-            )
+            served = (*self.queues.values(), *self._adoption.former.values())
+            self._server = LinkServer(served, address, self._security, cut_off=lambda: self.gives_nothing_new)
             self._server.about = self.about
         else:
             self._server = host.server
@@ -94,11 +96,13 @@ class NodeRun:
             self._server.on_followed = self._look_for_readers
         if part.app.queries:
             sinks = {q.name: LinkSink(q, self.queues[q.name]) for q in part.app.queries if q.sent}
+            sinks |= {q.name: LinkSink(q, self._adoption.former[q.name]) for q in self._adoption.former_sent}
             links = Links(
                 Access(address, reader_token(self._security, self._folder), self._security.roots, self.paired),
                 dict(sinks),
                 self._committed,
                 self._epoch_ended,
+                self._adoption.is_due,
             )
             checkpoint = str(self._folder / CHECKPOINT)
             app = replicated(part) if self.paired else part.app
@@ -106,6 +110,19 @@ class NodeRun:
             self.run = Run(app, RunOptions(checkpoint=checkpoint, **chosen), links)
         elif self._durability == POWER:
             warn_of_slow_disk(self._folder)
+        if not self.finishes_former:
+            self._adopted()
+
+    @property
+    def finishes_former(self) -> bool:
+        """Whether a batch or epoch of the app before a change has to be finished first."""
+        return self._adoption.is_due and self.run is not None and self.run.change_is_pending
+
+    def _adopted(self) -> None:
+        """Ends what the node did for the app before a change, now that its run has changed."""
+        for queue in self._adoption.former.values():
+            self._server.remove(queue)
+        self._adoption.done(self.queues, self._durability)
 
     def _relay(self, stream: str, nodes: NodesFile, kind: StandbyKind) -> Relay:
         before, sent = nodes.entry(self.part.received[stream]), self.part.plans[stream]
@@ -222,6 +239,7 @@ class NodeRun:
             warm()
         else:
             self.run.begin(spark, warm, warmed)
+            self._adopted()
         self._state = "running"
 
     @property
@@ -264,6 +282,7 @@ class NodeRun:
             "up_s": round(time.time() - self._began, 1),
             "deaf": bool(self.cut_off_from),
             "behind": self.behind,
+            "serves": self.serves,
         }
         told["from"] = relays_status(self.part, self._relays)
         told["sent"] = self._server.counters.to_json()
@@ -283,5 +302,5 @@ class NodeRun:
                 self._server.remove(queue)
             if self._host is None:
                 self._server.close()
-            for queue in self.queues.values():
+            for queue in (*self.queues.values(), *self._adoption.former.values()):
                 queue.close()
