@@ -42,6 +42,11 @@ class DueTasks:
         self._look = set(range(len(names)))  # tasks to look at in the next round
         self._wakes = WakeTimes()
 
+    @property
+    def is_looking(self) -> bool:
+        """Whether a task is looked at in the next round, because nobody knows when it must run."""
+        return bool(self._look)
+
     def note_events(self, events: Events) -> None:
         """Takes in when the passing of time will change a result of each task."""
         if events == self._events:

@@ -34,6 +34,7 @@ GAP_US = 250_000.0  # first guess of the pause between two epochs
 LARGEST_EPOCH = 3_000_000  # tuples per lane: queues keep what an epoch has read, and a replay reads it again
 _REPORT_S = 0.5
 _AHEAD_S = 0.001  # between two looks whether the other lanes have ended, too
+_LATE_S = 0.005  # between two looks of a lane when the time of its epoch is over
 _TODO = "Restore it from a copy of the checkpoint, or start from the beginning with a new --checkpoint directory"
 _OVERTIME = 1.1  # an epoch ends after this share of its length, whatever waits
 _STARTING_S = 600.0  # for a worker to ask for its epoch
@@ -196,6 +197,7 @@ class EpochServer:
                 started = {"started_us": self._started_us}
             if header.get("failed"):
                 self._ending = self._failed = True  # the other lanes end at once
+                self._wake()
                 return
             done = RoundDone(**header)
             try:
@@ -262,6 +264,7 @@ class EpochServer:
     def _next(self, lane: Lane, done: RoundDone, epoch: int, attempt: int) -> Round | None:
         """Waits for the next round of a lane; None: a newer attempt has taken over."""
         while True:
+            lane.news.clear()  # what comes from here on ends the wait
             at_us = now_us()
             with self._locks[lane.place]:
                 if self._broken or epoch != self._epoch or attempt != self._attempts[lane.place]:
@@ -276,15 +279,28 @@ class EpochServer:
                         self._ending = True  # one round per epoch
                     self._report()
                     return entry
-                wait_s = lane.wait_s(at_us)
+                wait_s = min(lane.wait_s(at_us), self._left_s())
             done = RoundDone()  # it is told
-            time.sleep(wait_s)
+            lane.news.wait(wait_s)
 
     def _ends(self, at_us: int) -> bool:
         """Decides whether the epoch ends. Once it does, it ends for all lanes."""
         with self._lock:
-            self._ending = self._ending or self._is_time(at_us)
+            if not self._ending and self._is_time(at_us):
+                self._ending = True
+                self._wake()
             return self._ending
+
+    def _left_s(self) -> float:
+        """Returns how long a lane may wait, so that the epoch ends in time."""
+        assert self._began is not None
+        length_s = (self._spec.epoch_us or _STARTING_S * 1e6) / 1e6
+        return max(_LATE_S, length_s - (time.monotonic() - self._began))
+
+    def _wake(self) -> None:
+        """Lets all lanes look at once."""
+        for lane in self._lanes:
+            lane.news.set()
 
     def _is_time(self, at_us: int) -> bool:
         assert self._began is not None

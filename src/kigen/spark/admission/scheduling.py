@@ -9,7 +9,7 @@ waits for the next batch.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -225,8 +225,17 @@ class Scheduling:
 
     @property
     def foresees_arrivals(self) -> bool:
-        """Returns whether every source knows its next arrival, so that a round before `idle_until_us` finds nothing."""
+        """Returns whether every source knows its next arrival, or calls when it comes (`call_on_news`)."""
         return self._polls.foreseen
+
+    @property
+    def awaits_watermarks(self) -> bool:
+        """Returns whether a task waits for a watermark, and nobody knows when it comes. Ask after `idle_until_us`."""
+        return self._due.is_looking
+
+    def call_on_news(self, call: Callable[[], None]) -> None:
+        """Asks the sources to call when something has arrived. Call it before anything else."""
+        self._polls.call_on_news(call)
 
     def _has_waiting(self) -> bool:
         return self._waits > 0

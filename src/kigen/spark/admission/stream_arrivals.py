@@ -7,6 +7,8 @@ integers per waiting tuple; a poll costs a few microseconds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from kigen.connectors import LiveSource
@@ -39,6 +41,7 @@ class StreamArrivals:
         self.known = first  # every tuple before this offset has been polled,
         self._complete_us: int | None = None  # and, when it was polled, every later tuple had this timestamp or more
         self._clock = clock or AdmissionClock()
+        self.calls = False  # whether the source calls when something has arrived
         self.wake_us: int | None = 0  # no poll finds anything new before then; None: not known
         self._kept = np.empty((2, _ROOM), np.int64)
         self._begin, self._end = 0, 0  # the part of `_kept` in use
@@ -58,10 +61,15 @@ class StreamArrivals:
             return self.source.complete_us(now_us if self._shedding is None else self._shedding.settled_us(now_us))
         return self._complete_us
 
+    def call_on_news(self, call: Callable[[], None]) -> None:
+        """Asks the source to call when something has arrived. With SHED, that is not yet the time to poll it."""
+        self.calls = self._shedding is None and self.source.call_on_news(call)
+
     def completes_at_us(self, watermark_us: int) -> int | None:
         """Returns when `complete_us` reaches the watermark if nothing arrives; None if that is not known."""
-        at_us = None if self.wake_us is None else self.source.completes_at_us(watermark_us)
-        return at_us if at_us is None or self._shedding is None else _slot_end(at_us - 1)
+        known = self.calls or self.wake_us is not None
+        at_us = self.source.completes_at_us(watermark_us) if known else None
+        return at_us if at_us is None or at_us == FOREVER or self._shedding is None else _slot_end(at_us - 1)
 
     def poll(self, now_us: int, at_most: int) -> tuple[Times, Times]:
         """Polls the source and returns offsets and arrival times of the new tuples that SHED keeps."""
@@ -77,6 +85,8 @@ class StreamArrivals:
         else:
             self._complete_us = self.source.complete_us(now_us if self._shedding is None else settled_us + 1)
         self.wake_us = self._next_poll_us(now_us)
+        if self.calls and end - before == at_most:
+            self.wake_us = now_us  # it has called for all of them together
         if len(offsets):
             self._keep(offsets, times, len(offsets) == end - before)
         return offsets, times
