@@ -54,7 +54,10 @@ class Range:
 
     def to_json(self) -> dict[str, Any]:
         """Leaves a missing checksum out, as older versions of Kigen wrote it."""
-        return {name: value for name, value in self.__dict__.items() if name != "checksum" or value is not None}
+        body = self.__dict__.copy()
+        if self.checksum is None:
+            del body["checksum"]
+        return body
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> Range:

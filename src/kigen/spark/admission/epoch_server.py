@@ -202,13 +202,20 @@ class EpochServer:
             done = RoundDone(**header)
             try:
                 with self._scratch.recording_errors():
-                    entry = self._next(lane, done, epoch, attempt)
+                    found = self._next(lane, done, epoch, attempt)
             except Exception:
                 self._broken = True  # cursors may have moved over a round that is not logged
                 raise
-            wire.send(connection, {"fenced": True} if entry is None else {**entry.to_json(), **started})
+            if found is None:
+                wire.send(connection, {"fenced": True})
+                return
+            entry, logged = found
+            if started:
+                wire.send(connection, {**entry.to_json(), **started})
+            else:
+                wire.send_encoded(connection, logged)
             started = {}
-            if entry is None or entry.last:
+            if entry.last:
                 return
 
     def _wait_for(self, epoch: int, place: int) -> None:
@@ -261,8 +268,8 @@ class EpochServer:
             for lane in self._lanes:
                 lane.restart(self._started_us)
 
-    def _next(self, lane: Lane, done: RoundDone, epoch: int, attempt: int) -> Round | None:
-        """Waits for the next round of a lane; None: a newer attempt has taken over."""
+    def _next(self, lane: Lane, done: RoundDone, epoch: int, attempt: int) -> tuple[Round, bytes] | None:
+        """Waits for the next round of a lane, and returns it with its JSON; None: a newer attempt has taken over."""
         while True:
             lane.news.clear()  # what comes from here on ends the wait
             at_us = now_us()
@@ -272,13 +279,14 @@ class EpochServer:
                 if self._ends(at_us) or self._failed:
                     self._ended_at = time.monotonic()
                     self._report(now=True)
-                    return lane.end(at_us, {task: to for task, place, to in self._moves if place == lane.place})
+                    moves = {task: to for task, place, to in self._moves if place == lane.place}
+                    return lane.end(at_us, moves), lane.logged
                 entry = lane.next(done, at_us, self._scratch.closing)
                 if entry is not None:
                     if not self._spec.epoch_us:
                         self._ending = True  # one round per epoch
                     self._report()
-                    return entry
+                    return entry, lane.logged
                 wait_s = min(lane.wait_s(at_us), self._left_s())
             done = RoundDone()  # it is told
             lane.news.wait(wait_s)

@@ -64,6 +64,7 @@ class Lane:
         self._events: dict[str, int | None] = {}
         self._log: RoundLog | None = None
         self.rounds: list[Round] = []  # of this epoch
+        self.logged = b""  # the newest round as JSON
         self.epoch_rows = 0  # tuples that this epoch has read
         self._log_rows = self._log_began_us = 0
         self.news = threading.Event()  # set when something may be due before the end of a wait
@@ -147,7 +148,7 @@ class Lane:
 
     def _admit(self, entry: Round) -> Round:
         assert self._log is not None
-        self._log.append(entry)
+        self.logged = self._log.append(entry)
         self._add(entry)
         return entry
 

@@ -184,7 +184,7 @@ class Scheduling:
         self._arrived_for.clear()
         grants = self._decide(now_us)
         self._due.note_events(committed.next_events_us)
-        must = self._due.find(arrived_us, queues, self._closed_at_us is not None, self._removed)
+        must = self._due.find(arrived_us, queues, self._closed_at_us is not None, self._removed, grants)
         due = self._with_dependents(sorted(must.union(grants)))
         taken: dict[str, TaskInput] = {}
         times: list[Times] = []
@@ -198,7 +198,7 @@ class Scheduling:
         if taken:
             self._running = seq, now_us, [(i, count_of(grants[i])) for i in due if i in grants], times
             for stream in {stream for name in taken for stream in queues[name]}:
-                if len(self._arrivals[stream].offsets) > _KEPT_TUPLES:
+                if self._arrivals[stream].count > _KEPT_TUPLES:
                     self._arrivals[stream].forget_before(self._earliest(stream, queues))
         return taken
 
