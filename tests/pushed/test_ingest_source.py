@@ -13,6 +13,7 @@ import pytest
 from kigen.connectors.source_base import Range
 from kigen.engine.errors import ArgumentError
 from kigen.engine.ingest import Ingest
+from kigen.lifetimes.blocks import FOREVER
 from kigen.plan import bind
 from kigen.plan.logical import App
 from kigen.spark.links.ingest_source import IngestSource
@@ -69,6 +70,19 @@ def test_an_idle_stream_is_complete_up_to_now(ingest: Ingest) -> None:
     assert source.complete_us(asked) == asked
 
 
+def test_a_source_calls_when_something_has_come(ingest: Ingest) -> None:
+    source, called = IngestSource(ingest.queues["s"].stream, ingest.access), threading.Event()
+    assert source.call_on_news(called.set)
+    for count in (1, 2):
+        known = source.arrived_by(now_us())
+        called.clear()
+        if source.arrived_by(now_us()) == known:
+            ingest.push_rows("s", [{"n": count}])
+            assert called.wait(60)
+        assert source.arrived_by(now_us()) == count
+    assert source.completes_at_us(5) == 5, "the clock decides when nothing comes"
+
+
 def test_a_watermark_never_passes_a_tuple_that_comes_later(ingest: Ingest) -> None:
     """A sender pushes as fast as it can while the reader polls. Each tuple that appears after a claim must not lie
     before it."""
@@ -112,6 +126,7 @@ def test_with_timestamp_by_the_tuples_decide(tmp_path: Path) -> None:
     until(lambda: source.arrived_by(now_us()) == 1)
     assert source.complete_us(now_us()) is None
     assert source.progress_before(0, 5) is None
+    assert source.completes_at_us(5) == FOREVER, "no clock decides"
     assert source.read(piece(0, 1)).table["_ts"].to_pylist() == [1_767_323_045_000_000]
     ingest.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -48,6 +49,16 @@ class Foreseen(Delayed):
         return watermark_us + DELAY
 
 
+class Calling(Delayed):
+    """The same tuples, and the source calls when the next one comes."""
+
+    def call_on_news(self, call: Callable[[], None]) -> bool:
+        return True
+
+    def completes_at_us(self, watermark_us: int) -> int:
+        return watermark_us + DELAY
+
+
 def random_app(rng: np.random.Generator) -> App:
     clauses = {
         s: rng.choice(["", "BUFFER 5", "SHED ABOVE 60 PER SECOND", "LATENESS 1 SECONDS"], p=[0.5, 0.2, 0.15, 0.15])
@@ -81,6 +92,7 @@ class Run:
         self.scheduling = Scheduling(
             s["app"], s["tasks"], self.sources, self.queues, s["policy"], s["at_most"], None, s["tick_us"]
         )
+        self.scheduling.call_on_news(lambda: None)
 
     def round(self, now_us: int, events: dict[str, int | None], closing: bool = False) -> Any:
         committed = Committed(self.seq, now_us, events)
@@ -103,8 +115,9 @@ def sending(tasks: tuple[Task, ...], names: set[str]) -> tuple[Task, ...]:
     )
 
 
+@pytest.mark.parametrize("kind", [Foreseen, Calling])
 @pytest.mark.parametrize("seed", range(40))
-def test_decides_the_same_as_a_full_scan(seed: int) -> None:
+def test_decides_the_same_as_a_full_scan(seed: int, kind: type[Delayed]) -> None:
     rng = np.random.default_rng(seed)
     app = random_app(rng)
     tasks = extract_tasks(app)
@@ -118,13 +131,17 @@ def test_decides_the_same_as_a_full_scan(seed: int) -> None:
         "at_most": int(rng.choice([7, 50, 10**6])),
         "tick_us": 200_000 if ticks else None,
     }
-    full, quick = Run(Delayed, times, setup), Run(Foreseen, times, setup)
+    full, quick = Run(Delayed, times, setup), Run(kind, times, setup)
     now, events = 0, dict[str, int | None]()
     step = int(rng.choice([15_000, 60_000, 400_000]))
     while now < 6 * SECOND:
         idle_us = quick.scheduling.idle_until_us(now, quick.queues, events)
+        is_told = quick.scheduling.foresees_arrivals and not quick.scheduling.awaits_watermarks
+        if kind is Calling:
+            calls = [at + DELAY for arrivals in times.values() for at in arrivals if at + DELAY > now]
+            idle_us = min([*calls, *([] if idle_us is None else [idle_us])], default=None)
         later = now + int(rng.integers(1, step))
-        if idle_us is None or idle_us > later:
+        if is_told and (idle_us is None or idle_us > later):
             assert quick.round(later, events) == {}, f"idle until {idle_us}, but not at {later}"
             assert full.round(later, events) == {}
         now = later if idle_us is None else max(now + 1, min(later, idle_us))

@@ -26,7 +26,7 @@ from kigen.engine.ingest import pushed_streams
 from kigen.plan.logical import App
 from kigen.plan.paths import conflicts
 
-_POLL_S, _SHOW_S = 0.05, 0.25  # between two looks at the run, and two at its progress
+_POLL_S, _SHOW_S = 0.05, 0.5  # between two looks at the run, and two at its progress
 
 
 @dataclass(frozen=True)

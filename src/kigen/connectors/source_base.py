@@ -7,7 +7,7 @@ recorded in Spark's offset.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,7 +55,10 @@ class Range:
 
     def to_json(self) -> dict[str, Any]:
         """Leaves a missing checksum out, as older versions of Kigen wrote it."""
-        return {name: value for name, value in self.__dict__.items() if name != "checksum" or value is not None}
+        body = self.__dict__.copy()
+        if self.checksum is None:
+            del body["checksum"]
+        return body
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> Range:
@@ -184,9 +187,14 @@ class LiveSource(Source):
         """
         return None
 
+    def call_on_news(self, call: Callable[[], None]) -> bool:
+        """Asks the source to call whenever something has arrived. Returns False if it cannot: then it is polled all
+        the time. The call comes from any thread, after `arrived_by` knows what has arrived."""
+        return False
+
     def completes_at_us(self, watermark_us: int) -> int | None:
-        """Returns when `complete_us` reaches the watermark; None if that is not known. Only asked of a source that
-        knows its next arrival."""
+        """Returns when `complete_us` reaches the watermark if nothing arrives: FOREVER if it does not, None if that is
+        not known. Only asked of a source that knows its next arrival, or calls when it comes (`call_on_news`)."""
         return None
 
     def progress_before(self, number: int, arrival_us: int) -> int | None:

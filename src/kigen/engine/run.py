@@ -316,7 +316,7 @@ class Run(ChangeableRun):
             return False
         if failure_of(self._tables) is not None:
             return False
-        if self._pipeline is None or not self._pipeline.active or (self.finished and not self.options.drain):
+        if self._pipeline is None or not self._pipeline.seems_active or (self.finished and not self.options.drain):
             return False
         limit = self.options.duration_s
         if limit is None or self._flowed_s() < limit:

@@ -1,9 +1,9 @@
 """Monitors the workers of a run from the command's process: their progress, their memory, and which of them died.
 
 Workers end their own step at the memory limit (kigen.spark.watch.step_watch), but only between operators. The monitor
-looks from outside every 50 ms, so that an operator that allocates a lot at once is ended before the system kills some
-process. It does not see workers on other machines: there is no progress within a batch then, and each worker watches
-only itself.
+looks from outside, so that an operator that allocates a lot at once is ended before the system kills some process. It
+looks every 50 ms when the limit is near, and less often when the workers could not reach it before the next look. It
+does not see workers on other machines: there is no progress within a batch then, and each worker watches only itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from kigen.spark.watch import memory_text, worker_deaths
 from kigen.spark.watch.memory import MemoryLimitReached, available_bytes, limit_bytes, machine_bytes
 from kigen.spark.watch.worker_files import IDLE, WorkerFiles, WorkerReport
 
-_CHECK_EVERY_S = 0.05
+_CHECK_EVERY_S, _SELDOM_S = 0.05, 0.25
+_GROWTH = 8e9  # bytes per second: no machine fills memory faster
 _WARN_AFTER_S = 0.5
 _WARN_AT = (0.8, 0.9, 0.95)  # shares of the limit: the room left halves each time
 # Workers end themselves at the limit. The monitor ends those that do not, this far above it or after this long.
@@ -60,9 +61,9 @@ class WorkerMonitor:
         now = time.monotonic()
         if now < self._next_check or self.limit_error is not None:
             return
-        self._next_check = now + _CHECK_EVERY_S
         workers = self._worker_files.worker_memory()
         self.used = sum(workers.values())
+        self._next_check = now + self._pause_s()
         warnings = sum(self.used >= share * self._limit for share in _WARN_AT)
         if warnings <= self._warnings:
             self._above_since = now
@@ -78,6 +79,11 @@ class WorkerMonitor:
             or now - self._beyond_since > _PATIENCE_S
         ):
             self._end_largest(workers, short)
+
+    def _pause_s(self) -> float:
+        """Returns how long to wait for the next look: at most until workers could use a share that matters."""
+        room = min(_WARN_AT[0] * self._limit, self._machine / 4) - self.used
+        return min(_SELDOM_S, max(_CHECK_EVERY_S, room / _GROWTH))
 
     def _end_largest(self, workers: dict[int, int], short: bool) -> None:
         reports = self._live_reports()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from kigen.spark.watch import worker_deaths
 # need longer.
 _WORKER_TOO_SLOW = "Python worker failed to connect back"
 _TRIES = 4
+_ASK_EVERY_S = 0.1
 _LOST_CONNECTION = (Py4JNetworkError, ConnectionError, EOFError)
 
 
@@ -45,10 +47,20 @@ class Pipeline:
         self.lost = False  # whether Spark's Java process has stopped to answer
         self._query = self._start()
         self._tries = 1
+        self._asked_s = 0.0  # when Spark last said that the query is active
 
     @property
     def active(self) -> bool:
         return bool(self._ask_spark(self._active))
+
+    @property
+    def seems_active(self) -> bool:
+        """Like `active`, but asks Spark only now and then: each question costs work in both processes."""
+        if time.monotonic() - self._asked_s < _ASK_EVERY_S:
+            return True
+        is_active = self.active
+        self._asked_s = time.monotonic() if is_active else 0.0
+        return is_active
 
     def _active(self) -> bool:
         if self._query.isActive:

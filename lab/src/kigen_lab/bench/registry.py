@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from kigen_lab.bench.admission.registered import ADMISSION
 from kigen_lab.bench.connectors.registered import CONNECTORS
 from kigen_lab.bench.deadlines.registered import DEADLINES
 from kigen_lab.bench.floor.registered import FLOOR
+from kigen_lab.bench.idle.registered import IDLE
 from kigen_lab.bench.joins.registered import JOINS
 from kigen_lab.bench.latency.registered import LATENCY
 from kigen_lab.bench.lifetimes.registered import LIFETIMES
@@ -22,6 +24,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     LATENCY,
     DEADLINES,
     RECOVERY,
+    ADMISSION,
+    IDLE,
     SHARED_JOINS,
     JOINS,
     LINKS,

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from kigen.connectors.casting import iso_us
@@ -64,7 +63,7 @@ class SyntheticSource(LiveSource):
         return scheduled if total is None else min(scheduled, total)
 
     def arrivals_us(self, first: int, end: int) -> Times:
-        return np.asarray(self._start_us + self._arrivals.offsets_us(first, end), np.int64)
+        return self._arrivals.offsets_us(first, end) + self._start_us
 
     def complete_us(self, now_us: int) -> int:
         return now_us - self._delay_us

@@ -8,7 +8,7 @@ Cost: proportional to the tasks looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kigen.spark.admission.live_queues import Cursors, TaskQueue, task_of
 from kigen.spark.admission.stream_arrivals import StreamArrivals
@@ -42,6 +42,11 @@ class DueTasks:
         self._look = set(range(len(names)))  # tasks to look at in the next round
         self._wakes = WakeTimes()
 
+    @property
+    def is_looking(self) -> bool:
+        """Whether a task is looked at in the next round, because nobody knows when it must run."""
+        return bool(self._look)
+
     def note_events(self, events: Events) -> None:
         """Takes in when the passing of time will change a result of each task."""
         if events == self._events:
@@ -57,9 +62,20 @@ class DueTasks:
         """Looks at a task in the next round: its cursors moved, or a stream of it ended."""
         self._look.add(index)
 
-    def find(self, now_us: int, queues: Mapping[str, Cursors], closed: bool, removed: Callable[[int], int]) -> set[int]:
-        """Returns the tasks that must run now. `removed` returns how many waiting tuples of a task are not read."""
+    def find(
+        self,
+        now_us: int,
+        queues: Mapping[str, Cursors],
+        closed: bool,
+        removed: Callable[[int], int],
+        running: Iterable[int] = (),
+    ) -> set[int]:
+        """Returns the tasks that must run now, beside those of `running`, which run anyway and are looked at after it.
+
+        `removed` returns how many waiting tuples of a task are not read.
+        """
         looked = set(range(len(self._names))) if closed else self._look.union(self._wakes.take_due(now_us))
+        looked.difference_update(running)
         self._look = set()
         due = set()
         for index in looked:

@@ -34,6 +34,7 @@ GAP_US = 250_000.0  # first guess of the pause between two epochs
 LARGEST_EPOCH = 3_000_000  # tuples per lane: queues keep what an epoch has read, and a replay reads it again
 _REPORT_S = 0.5
 _AHEAD_S = 0.001  # between two looks whether the other lanes have ended, too
+_LATE_S = 0.005  # between two looks of a lane when the time of its epoch is over
 _TODO = "Restore it from a copy of the checkpoint, or start from the beginning with a new --checkpoint directory"
 _OVERTIME = 1.1  # an epoch ends after this share of its length, whatever waits
 _STARTING_S = 600.0  # for a worker to ask for its epoch
@@ -203,17 +204,25 @@ class EpochServer:
                 started = {"started_us": self._started_us}
             if header.get("failed"):
                 self._ending = self._failed = True  # the other lanes end at once
+                self._wake()
                 return
             done = RoundDone(**header)
             try:
                 with self._scratch.recording_errors():
-                    entry = self._next(lane, done, epoch, attempt)
+                    found = self._next(lane, done, epoch, attempt)
             except Exception:
                 self._broken = True  # cursors may have moved over a round that is not logged
                 raise
-            wire.send(connection, {"fenced": True} if entry is None else {**entry.to_json(), **started})
+            if found is None:
+                wire.send(connection, {"fenced": True})
+                return
+            entry, logged = found
+            if started:
+                wire.send(connection, {**entry.to_json(), **started})
+            else:
+                wire.send_encoded(connection, logged)
             started = {}
-            if entry is None or entry.last:
+            if entry.last:
                 return
 
     def _wait_for(self, epoch: int, place: int) -> None:
@@ -267,9 +276,10 @@ class EpochServer:
             for lane in self._lanes:
                 lane.restart(self._started_us)
 
-    def _next(self, lane: Lane, done: RoundDone, epoch: int, attempt: int) -> Round | None:
-        """Waits for the next round of a lane; None: a newer attempt has taken over."""
+    def _next(self, lane: Lane, done: RoundDone, epoch: int, attempt: int) -> tuple[Round, bytes] | None:
+        """Waits for the next round of a lane, and returns it with its JSON; None: a newer attempt has taken over."""
         while True:
+            lane.news.clear()  # what comes from here on ends the wait
             at_us = now_us()
             with self._locks[lane.place]:
                 if self._broken or epoch != self._epoch or attempt != self._attempts[lane.place]:
@@ -277,22 +287,36 @@ class EpochServer:
                 if self._ends(at_us) or self._failed:
                     self._ended_at = time.monotonic()
                     self._report(now=True)
-                    return lane.end(at_us, {task: to for task, place, to in self._moves if place == lane.place})
+                    moves = {task: to for task, place, to in self._moves if place == lane.place}
+                    return lane.end(at_us, moves), lane.logged
                 entry = lane.next(done, at_us, self._scratch.closing)
                 if entry is not None:
                     if not self._spec.epoch_us:
                         self._ending = True  # one round per epoch
                     self._report()
-                    return entry
-                wait_s = lane.wait_s(at_us)
+                    return entry, lane.logged
+                wait_s = min(lane.wait_s(at_us), self._left_s())
             done = RoundDone()  # it is told
-            time.sleep(wait_s)
+            lane.news.wait(wait_s)
 
     def _ends(self, at_us: int) -> bool:
         """Decides whether the epoch ends. Once it does, it ends for all lanes."""
         with self._lock:
-            self._ending = self._ending or self._is_time(at_us)
+            if not self._ending and self._is_time(at_us):
+                self._ending = True
+                self._wake()
             return self._ending
+
+    def _left_s(self) -> float:
+        """Returns how long a lane may wait, so that the epoch ends in time."""
+        assert self._began is not None
+        length_s = (self._spec.epoch_us or _STARTING_S * 1e6) / 1e6
+        return max(_LATE_S, length_s - (time.monotonic() - self._began))
+
+    def _wake(self) -> None:
+        """Lets all lanes look at once."""
+        for lane in self._lanes:
+            lane.news.set()
 
     def _is_time(self, at_us: int) -> bool:
         assert self._began is not None

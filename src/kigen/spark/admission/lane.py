@@ -8,6 +8,7 @@ decision of the policy per round, and a line in the log.
 from __future__ import annotations
 
 import math
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +30,7 @@ from kigen.spark.spec import RunSpec
 
 _SHORT_WAIT_S, _SILENT_WAIT_S = 0.001, 0.01  # between two looks at sources that do not know their next arrival
 _TASK_US, _TUPLE_US = 20_000.0, 20.0  # guesses of a task's own work per second, and of its work per tuple
-_LONG_WAIT_S = 0.05  # a run that stops is noticed this soon
+_LONG_WAIT_S = 0.1  # a run that stops is noticed this soon
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,10 @@ class Lane:
         self._events: dict[str, int | None] = {}
         self._log: RoundLog | None = None
         self.rounds: list[Round] = []  # of this epoch
+        self.logged = b""  # the newest round as JSON
         self.epoch_rows = 0  # tuples that this epoch has read
         self._log_rows = self._log_began_us = 0
+        self.news = threading.Event()  # set when something may be due before the end of a wait
 
     @property
     def start(self) -> LaneStart:
@@ -145,7 +148,7 @@ class Lane:
 
     def _admit(self, entry: Round) -> Round:
         assert self._log is not None
-        self._log.append(entry)
+        self.logged = self._log.append(entry)
         self._add(entry)
         return entry
 
@@ -189,6 +192,7 @@ class Lane:
                 self._scheduling = Scheduling(
                     spec.app, self.tasks, live, self.queues, policy, spec.largest_rows, costs, tick
                 )
+            self._scheduling.call_on_news(self.news.set)
         return self._scheduling
 
     def can_pause(self, now_us: int, pause_us: float) -> bool:
@@ -196,16 +200,17 @@ class Lane:
         return self._scheduling is None or self._scheduling.can_pause(now_us, pause_us)
 
     def wait_s(self, now_us: int) -> float:
-        """Returns how long to wait before the next look.
+        """Returns how long to wait before the next look, if no source calls before (`news`).
 
-        Sources that do not know their next arrival are looked at every millisecond, and less often after a silence.
+        Sources that cannot call and do not know their next arrival are looked at every millisecond, and less often
+        after a silence.
         """
         scheduling = self._scheduling
         if scheduling is None or self._waits_for_logs:
             return _SHORT_WAIT_S
         until_us = scheduling.idle_until_us(now_us, self.queues, self._events)
         longest_s = _LONG_WAIT_S
-        if not scheduling.foresees_arrivals:
+        if not scheduling.foresees_arrivals or scheduling.awaits_watermarks:
             silent_us = now_us - (self.rounds[-1].admitted_us if self.rounds else 0)
             longest_s = min(_SILENT_WAIT_S, max(_SHORT_WAIT_S, silent_us / 1e6 / 50))
         known_s = longest_s if until_us is None else max(0.0, (until_us - now_us) / 1e6)

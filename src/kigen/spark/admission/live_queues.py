@@ -76,7 +76,10 @@ class TaskQueue:
         self._open = [(arrivals[name], state) for name, state in cursors.items() if not state["ended"]]
 
     def __len__(self) -> int:
-        return sum([len(a.offsets) - a.place(self._cursors[a.name]["index"]) for a in self._arrivals])
+        if len(self._arrivals) == 1:
+            a = self._arrivals[0]
+            return a.count - a.place(self._cursors[a.name]["index"])
+        return sum([a.count - a.place(self._cursors[a.name]["index"]) for a in self._arrivals])
 
     @property
     def passed(self) -> int:
@@ -84,9 +87,7 @@ class TaskQueue:
         return sum(a.known - state["index"] for a, state in self._open) if not len(self) else 0
 
     def waiting(self, stream: str) -> int:
-        return next(
-            len(a.offsets) - a.place(self._cursors[stream]["index"]) for a in self._arrivals if a.name == stream
-        )
+        return next(a.count - a.place(self._cursors[stream]["index"]) for a in self._arrivals if a.name == stream)
 
     def whole_instants(self, stream: str, first: int, count: int) -> int:
         """Extends a range of `count` waiting tuples, after the first `first`, to all that arrived with its last one."""
@@ -120,7 +121,7 @@ class TaskQueue:
         """Checks whether a waiting tuple keeps the watermark below this one until the task reads it."""
         for a, state in self._open:
             place = a.place(state["index"])
-            if place < len(a.offsets):
+            if place < a.count:
                 at_us = a.progress_us(place)
                 if at_us is None or at_us - lateness_us[a.name] < watermark_us:
                     return True
@@ -158,6 +159,8 @@ class TaskQueue:
         """
         if not isinstance(admit, int):
             return self._take_runs(admit, closing)
+        if len(self._arrivals) == 1 and not shed and not evicted:
+            return self._take_plain(admit, closing)
         starts = [a.place(self._cursors[a.name]["index"]) for a in self._arrivals]
         dropped, places, absent = self._dropped(starts, evicted) if evicted else ({}, starts, {})
         middles, ends = self._split(places, shed), self._split(places, shed + admit)
@@ -172,7 +175,7 @@ class TaskQueue:
                 ranges.append(self._nothing(a, state))
                 continue
             first = a.cursor(middle) if middle > place else index
-            last = a.cursor(end) if end > place or end == len(a.offsets) else index
+            last = a.cursor(end) if end > place or end == a.count else index
             ended = closing or a.ended(last)
             times.append(a.times[middle:end])
             begin = first
@@ -187,6 +190,28 @@ class TaskQueue:
             piece = a.source.piece(a.name, begin, last, state["progress"], ended)
             ranges.append(piece if begin == first else replace(piece, start={**piece.start, BIRTHS_FROM: first}))
         return self._input(ranges, gone, dropped, times, absent)
+
+    def _take_plain(self, admit: int, closing: bool) -> TaskInput:
+        """Admits the next tuples of a task with one stream, where nothing is skipped: what most rounds do."""
+        a = self._arrivals[0]
+        state = self._cursors[a.name]
+        index = state["index"]
+        if state["ended"]:
+            return self._input([], {}, {}, [], {})
+        if index > a.known:
+            return self._input([self._nothing(a, state)], {}, {}, [], {})
+        place = a.place(index)
+        end = place + admit
+        assert end <= a.count, f"fewer than {admit} tuples wait"
+        last = a.cursor(end) if admit or end == a.count else index
+        ended = closing or a.ended(last)
+        progress_us = a.progress_us(end)
+        state["index"], state["progress"], state["ended"] = last, progress_us, ended
+        if (at := a.source.position(last)) is not None:
+            state["at"] = at
+        if ended:
+            self._open = []
+        return TaskInput([a.source.piece(a.name, index, last, progress_us, ended)], {}, {}, a.times[place:end])
 
     def _take_runs(self, runs: dict[str, Runs], closing: bool) -> TaskInput:
         """Skips and reads runs of tuples of each stream, and advances time on every stream. Moves the cursors."""
@@ -215,7 +240,7 @@ class TaskQueue:
                     times.append(a.times[place : place + read])
                     pieces.append((index, after))
                     index, place = after, place + read
-            if place == len(a.offsets):  # also over what holds no tuples
+            if place == a.count:  # also over what holds no tuples
                 last = a.cursor(place)
                 pieces = [*pieces[:-1], (pieces[-1][0], last)] if pieces and pieces[-1][1] == index else pieces
                 index = last
@@ -271,7 +296,7 @@ class TaskQueue:
         At one instant, streams go in their order.
         """
         if len(places) == 1:
-            assert places[0] + count <= len(self._arrivals[0].offsets), f"fewer than {count} tuples wait"
+            assert places[0] + count <= self._arrivals[0].count, f"fewer than {count} tuples wait"
             return [places[0] + count]
         waiting = [a.times[place:] for a, place in zip(self._arrivals, places, strict=True)]
         total = sum(map(len, waiting))

@@ -9,7 +9,7 @@ waits for the next batch.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +184,7 @@ class Scheduling:
         self._arrived_for.clear()
         grants = self._decide(now_us)
         self._due.note_events(committed.next_events_us)
-        must = self._due.find(arrived_us, queues, self._closed_at_us is not None, self._removed)
+        must = self._due.find(arrived_us, queues, self._closed_at_us is not None, self._removed, grants)
         due = self._with_dependents(sorted(must.union(grants)))
         taken: dict[str, TaskInput] = {}
         times: list[Times] = []
@@ -198,7 +198,7 @@ class Scheduling:
         if taken:
             self._running = seq, now_us, [(i, count_of(grants[i])) for i in due if i in grants], times
             for stream in {stream for name in taken for stream in queues[name]}:
-                if len(self._arrivals[stream].offsets) > _KEPT_TUPLES:
+                if self._arrivals[stream].count > _KEPT_TUPLES:
                     self._arrivals[stream].forget_before(self._earliest(stream, queues))
         return taken
 
@@ -225,8 +225,17 @@ class Scheduling:
 
     @property
     def foresees_arrivals(self) -> bool:
-        """Returns whether every source knows its next arrival, so that a round before `idle_until_us` finds nothing."""
+        """Returns whether every source knows its next arrival, or calls when it comes (`call_on_news`)."""
         return self._polls.foreseen
+
+    @property
+    def awaits_watermarks(self) -> bool:
+        """Returns whether a task waits for a watermark, and nobody knows when it comes. Ask after `idle_until_us`."""
+        return self._due.is_looking
+
+    def call_on_news(self, call: Callable[[], None]) -> None:
+        """Asks the sources to call when something has arrived. Call it before anything else."""
+        self._polls.call_on_news(call)
 
     def _has_waiting(self) -> bool:
         return self._waits > 0

@@ -7,6 +7,8 @@ integers per waiting tuple; a poll costs a few microseconds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from kigen.connectors import LiveSource
@@ -39,11 +41,21 @@ class StreamArrivals:
         self.known = first  # every tuple before this offset has been polled,
         self._complete_us: int | None = None  # and, when it was polled, every later tuple had this timestamp or more
         self._clock = clock or AdmissionClock()
+        self.calls = False  # whether the source calls when something has arrived
         self.wake_us: int | None = 0  # no poll finds anything new before then; None: not known
         self._kept = np.empty((2, _ROOM), np.int64)
         self._begin, self._end = 0, 0  # the part of `_kept` in use
         self._dense = True  # whether the kept offsets follow each other
-        self.offsets, self.times = _NONE, _NONE
+        self.count = 0  # of kept tuples
+        self._first = self._after = 0  # offset of the first kept tuple, and the one that follows the last
+
+    @property
+    def offsets(self) -> Times:
+        return self._kept[0, self._begin : self._end]
+
+    @property
+    def times(self) -> Times:
+        return self._kept[1, self._begin : self._end]
 
     @property
     def is_unforeseen(self) -> bool:
@@ -58,10 +70,15 @@ class StreamArrivals:
             return self.source.complete_us(now_us if self._shedding is None else self._shedding.settled_us(now_us))
         return self._complete_us
 
+    def call_on_news(self, call: Callable[[], None]) -> None:
+        """Asks the source to call when something has arrived. With SHED, that is not yet the time to poll it."""
+        self.calls = self._shedding is None and self.source.call_on_news(call)
+
     def completes_at_us(self, watermark_us: int) -> int | None:
         """Returns when `complete_us` reaches the watermark if nothing arrives; None if that is not known."""
-        at_us = None if self.wake_us is None else self.source.completes_at_us(watermark_us)
-        return at_us if at_us is None or self._shedding is None else _slot_end(at_us - 1)
+        known = self.calls or self.wake_us is not None
+        at_us = self.source.completes_at_us(watermark_us) if known else None
+        return at_us if at_us is None or at_us == FOREVER or self._shedding is None else _slot_end(at_us - 1)
 
     def poll(self, now_us: int, at_most: int) -> tuple[Times, Times]:
         """Polls the source and returns offsets and arrival times of the new tuples that SHED keeps."""
@@ -77,6 +94,8 @@ class StreamArrivals:
         else:
             self._complete_us = self.source.complete_us(now_us if self._shedding is None else settled_us + 1)
         self.wake_us = self._next_poll_us(now_us)
+        if self.calls and end - before == at_most:
+            self.wake_us = now_us  # it has called for all of them together
         if len(offsets):
             self._keep(offsets, times, len(offsets) == end - before)
         return offsets, times
@@ -86,46 +105,47 @@ class StreamArrivals:
         return at_us if at_us is None or self._shedding is None or at_us == FOREVER else _slot_end(at_us)
 
     def _keep(self, offsets: Times, times: Times, dense: bool) -> None:
-        follows = self._begin == self._end or int(self.offsets[-1]) + 1 == int(offsets[0])
-        self._dense = self._dense and dense and follows
-        end = self._end + len(offsets)
+        new, count, first = len(offsets), self.count, int(offsets[0])
+        self._dense = self._dense and dense and (not count or self._after == first)
+        end = self._end + new
         if end > self._kept.shape[1]:
-            count = self._end - self._begin
-            grown = np.empty((2, max(_ROOM, 2 * (count + len(offsets)))), np.int64)
+            grown = np.empty((2, max(_ROOM, 2 * (count + new))), np.int64)
             grown[:, :count] = self._kept[:, self._begin : self._end]
             self._kept, self._begin, self._end = grown, 0, count
-            end = count + len(offsets)
+            end = count + new
         self._kept[0, self._end : end] = offsets
         self._kept[1, self._end : end] = times
-        self._end = end
-        self._show()
-
-    def _show(self) -> None:
-        self.offsets, self.times = self._kept[0, self._begin : self._end], self._kept[1, self._begin : self._end]
+        self._end, self.count = end, count + new
+        self._first = self._first if count else first
+        self._after = first + new if dense else int(offsets[-1]) + 1
 
     def forget_before(self, cursor: int) -> None:
         """Frees the memory of tuples before a cursor, once they are more than half of all."""
         self.source.forget_before(cursor)
         at = self.place(cursor)
-        if at > len(self.offsets) // 2:
+        if at > self.count // 2:
             self._begin += at
-            self._show()
+            self.count -= at
+            self._first = int(self._kept[0, self._begin]) if self.count else 0
 
     def place(self, cursor: int) -> int:
         """Returns the index in `offsets` and `times` at which a task with this cursor continues."""
-        count = self._end - self._begin
         if self._dense:
-            return min(max(cursor - int(self.offsets[0]), 0), count) if count else 0
+            count, place = self.count, cursor - self._first
+            return 0 if place <= 0 or not count else count if place > count else place
         return int(self.offsets.searchsorted(cursor))
 
     def cursor(self, place: int) -> int:
         """Returns the cursor that continues at this index. It is behind the tuples that SHED removed before it."""
-        return int(self.offsets[place]) if place < self._end - self._begin else self.known
+        if place >= self.count:
+            return self.known
+        return self._first + place if self._dense else int(self.offsets[place])
 
     def progress_us(self, place: int) -> int | None:
         """Returns the time up to which a task that continues at this index knows the stream."""
-        if place < self._end - self._begin:
-            return self.source.progress_before(int(self.offsets[place]), int(self.times[place]))
+        if place < self.count:
+            at = self._begin + place
+            return self.source.progress_before(int(self._kept[0, at]), int(self._kept[1, at]))
         return self.complete_us
 
     def ended(self, cursor: int) -> bool:

@@ -57,5 +57,10 @@ class StreamPolls:
 
     @property
     def foreseen(self) -> bool:
-        """Returns whether every source knows its next arrival."""
-        return not any(stream.is_unforeseen for stream in self._streams)
+        """Returns whether every source knows its next arrival, or calls when it comes."""
+        return all(stream.calls or not stream.is_unforeseen for stream in self._streams)
+
+    def call_on_news(self, call: Callable[[], None]) -> None:
+        """Asks the sources to call when something has arrived."""
+        for stream in self._streams:
+            stream.call_on_news(call)

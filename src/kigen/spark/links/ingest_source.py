@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from kigen.connectors.pushed.arrival_clock import ArrivalClock
 from kigen.connectors.pushed.ingest_queue import ingest_schema
 from kigen.connectors.pushed.left_out import left_out_of
 from kigen.connectors.source_base import InputError, LiveSource, Position, Range, Rows, Times
+from kigen.lifetimes.blocks import FOREVER
 from kigen.links import Link
 from kigen.plan.logical import SourceStream
 from kigen.queue import QueueError
@@ -57,6 +59,7 @@ class IngestSource(LiveSource):
         self._follower: _Follower | None = None
         self._clock: ArrivalClock | None = None
         self._complete_us: int | None = None
+        self._call: Callable[[], None] = _nobody
 
     def initial(self) -> Position:
         return {"index": 0}
@@ -77,7 +80,7 @@ class IngestSource(LiveSource):
         before."""
         if self._follower is None:
             self._clock = ArrivalClock(self._ingest.clock(self.stream.name))
-            self._follower = _Follower(self._connect(), self.stream.name, self._schema)
+            self._follower = _Follower(self._connect(), self.stream.name, self._schema, self._call)
         assert self._clock is not None
         pending_us, end = self._clock.look()
         known, last_us = self._follower.known()
@@ -95,6 +98,14 @@ class IngestSource(LiveSource):
 
     def complete_us(self, now_us: int) -> int | None:
         return self._complete_us
+
+    def call_on_news(self, call: Callable[[], None]) -> bool:
+        assert self._follower is None, "before anything is asked"
+        self._call = call
+        return True
+
+    def completes_at_us(self, watermark_us: int) -> int:
+        return watermark_us if self.stream.timestamp is None else FOREVER
 
     def progress_before(self, number: int, arrival_us: int) -> int | None:
         return arrival_us if self.stream.timestamp is None else None
@@ -132,8 +143,9 @@ class IngestSource(LiveSource):
 class _Follower:
     """Follows the queue in a thread. Arrivals before the last poll are forgotten."""
 
-    def __init__(self, link: Link, queue: str, schema: pa.Schema) -> None:
-        self._link, self._queue, self._schema = link, queue, schema
+    def __init__(self, link: Link, queue: str, schema: pa.Schema, call: Callable[[], None]) -> None:
+        """Calls `call` after each change of what is known."""
+        self._link, self._queue, self._schema, self._call = link, queue, schema, call
         self._lock = threading.Lock()
         self._blocks: deque[tuple[int, Times]] = deque()  # offset of the first tuple, arrivals
         self._known, self._last_us = 0, None  # type: int, int | None
@@ -180,9 +192,15 @@ class _Follower:
                         self._blocks.append((offset, arrived))
                         offset += len(arrived)
                         self._known, self._last_us = offset, int(arrived[-1])
+                self._call()
         except QueueError as error:
             self._failed = error
             self._begun.set()
+            self._call()
+
+
+def _nobody() -> None:
+    """Called where nobody has asked for calls."""
 
 
 def _int64(column: Any) -> Times:

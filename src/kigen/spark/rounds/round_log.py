@@ -38,9 +38,11 @@ class RoundLog:
         if sync:
             sync_directory(path.parent)
 
-    def append(self, entry: Round) -> None:
+    def append(self, entry: Round) -> bytes:
+        """Logs a round. Returns its JSON, which is long if the round has many tasks."""
         text = json.dumps(entry.to_json()).encode()
         self._file.write(b"%08x %s\n" % (zlib.crc32(text), text))
+        return text
 
     def close(self) -> None:
         self._file.close()

@@ -50,7 +50,13 @@ def read_key(path: Path) -> bytes:
 
 
 def send(connection: Connection, header: dict[str, Any], parts: Sequence[bytes] = ()) -> None:
-    text = json.dumps({**header, "_parts": [len(part) for part in parts]} if parts else header).encode()
+    send_encoded(
+        connection, json.dumps({**header, "_parts": [len(part) for part in parts]} if parts else header).encode(), parts
+    )
+
+
+def send_encoded(connection: Connection, text: bytes, parts: Sequence[bytes] = ()) -> None:
+    """Sends a header that is JSON already. With parts, it has their lengths as `_parts`."""
     connection.send_bytes(b"".join((len(text).to_bytes(4, "little"), text, *parts)))
 
 

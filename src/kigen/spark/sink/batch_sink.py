@@ -331,8 +331,8 @@ class BatchSink:
             self._begun = max(self._begun, epoch - 1)
             return ALL_ROUNDS if epoch - 1 <= self.record.batch else self._epoch.lane(lane).has
 
-    def _take_rounds(self, rounds: list[DeliveredRound]) -> None:
-        """Writes a group of rounds and commits them together."""
+    def _take_rounds(self, rounds: list[DeliveredRound]) -> float | None:
+        """Writes a group of rounds and commits them together. Returns in how many seconds an output will be due."""
         with self._writing:
             if self._closed:
                 raise RuntimeError(_CLOSED)
@@ -342,12 +342,13 @@ class BatchSink:
                 if not self._closed:
                     self.error = error
                 raise
+            return self._due_s()
 
     def _write_rounds(self, rounds: list[DeliveredRound]) -> None:
         # Two attempts of a lane may have sent the same round.
         distinct = {(r.lane, r.number): r for r in reversed(rounds) if self._epoch.is_new(r.lane, r.number)}
         fresh = [distinct[key] for key in sorted(distinct)]
-        if not fresh and not self._is_due():
+        if not fresh and self._due_s() != 0.0:
             return
         if self._spec.syncs:
             for lane in {r.lane for r in fresh}:  # before any result of the rounds is visible
@@ -375,9 +376,11 @@ class BatchSink:
                     self._epoch.wrote(entry.lane, entry.number, name)
                     self._due_at.setdefault(name, time.monotonic() + sink.commit_interval_us / 1e6)
 
-    def _is_due(self) -> bool:
+    def _due_s(self) -> float | None:
+        """Returns in how many seconds an output must commit what it has got; None if none waits for that."""
         now = time.monotonic()
-        return any(self._due_at.get(name, now) <= now for name in self._epoch.waiting & set(self._by_rounds()))
+        waiting = self._epoch.waiting & set(self._by_rounds())
+        return min((max(0.0, self._due_at.get(name, now) - now) for name in waiting), default=None)
 
     def _by_rounds(self) -> dict[str, Sink]:
         """Returns the outputs that commit while an epoch runs."""

@@ -19,7 +19,7 @@ from typing import Any
 from kigen.spark.rounds import wire
 
 _GROUP = 64  # rounds in one commit
-_IDLE_S = 0.02  # how often outputs that commit at intervals are looked at
+_IDLE_S = 0.25  # between two looks whether an output is due, if no round comes and the sink knows of none
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,8 @@ class RoundServer:
     """Serves the lanes of a run.
 
     `begin` returns the last round that the sink has of a lane in an epoch. `write` writes a group of rounds; an empty
-    group lets it commit what is due. `end` takes note that a lane has ended its epoch.
+    group lets it commit what is due. It returns in how many seconds something will be due, None if nothing waits for
+    that. `end` takes note that a lane has ended its epoch.
     """
 
     def __init__(
@@ -58,12 +59,13 @@ class RoundServer:
         address: wire.Address,
         key: bytes,
         begin: Callable[[int, int], int],
-        write: Callable[[list[DeliveredRound]], None],
+        write: Callable[[list[DeliveredRound]], float | None],
         end: Callable[[EndedLane], None],
     ) -> None:
         self._begin, self._write, self._end = begin, write, end
         self._waiting: queue.SimpleQueue[Delivered | None] = queue.SimpleQueue()
         self._failed = False
+        self._wait_s = _IDLE_S
         self._thread = threading.Thread(target=self._work, name="kigen-rounds", daemon=True)
         self._thread.start()
         self._server = wire.Server(address, key, self._serve, "kigen-sink")
@@ -102,12 +104,13 @@ class RoundServer:
                 return
             try:
                 if not self._failed:
-                    self._write([delivered for delivered, _ in group if isinstance(delivered, DeliveredRound)])
+                    due_s = self._write([delivered for delivered, _ in group if isinstance(delivered, DeliveredRound)])
+                    self._wait_s = _IDLE_S if due_s is None else min(due_s, _IDLE_S)
                     for delivered, _ in group:
                         if isinstance(delivered, EndedLane):
                             self._end(delivered)
             except Exception:  # the sink keeps the error for the command
-                self._failed = True
+                self._failed, self._wait_s = True, _IDLE_S
             now_s = time.monotonic()
             for delivered, connection in group:
                 with suppress(Exception):  # the worker is gone
@@ -117,7 +120,7 @@ class RoundServer:
         """Waits for rounds; returns None at the end."""
         group: list[Delivered] = []
         with suppress(queue.Empty):
-            found = self._waiting.get(timeout=_IDLE_S)
+            found = self._waiting.get(timeout=self._wait_s)
             while found is not None:
                 group.append(found)
                 if len(group) == _GROUP:

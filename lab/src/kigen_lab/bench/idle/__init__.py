@@ -1,0 +1,1 @@
+"""`kigen bench idle`."""
