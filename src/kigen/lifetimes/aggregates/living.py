@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kigen.lifetimes.aggregates.accumulators import Result, differs
+from kigen.lifetimes.aggregates.arranged_rows import CHOICES, CHOSEN, EXTREMES
 from kigen.lifetimes.aggregates.range_max import greatest
 from kigen.lifetimes.blocks import Ints, Mask
 from kigen.lifetimes.live_tuples import expand
@@ -29,9 +30,7 @@ from kigen.lifetimes.sweeps.row_order import coarse_key, ordered_integers, ranke
 from kigen.lifetimes.sweeps.standing import MANY, Bands, least_standing
 from kigen.plan.logical import BIRTH, Agg, AggFunc, SortKey
 
-_EXTREMES = (AggFunc.MIN, AggFunc.MAX)
-_CHOICES = (AggFunc.ARG_MIN, AggFunc.ARG_MAX, AggFunc.FIRST, AggFunc.LAST)
-LIVING = (*_EXTREMES, *_CHOICES, AggFunc.QUANTILE, AggFunc.STRING_AGG, AggFunc.LIST)
+LIVING = (*CHOSEN, AggFunc.QUANTILE, AggFunc.STRING_AGG, AggFunc.LIST)
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class Living:
 def living_result(agg: Agg, living: Living) -> Result:
     """Computes one of these aggregates at every position."""
     assert agg.arg is not None
-    if agg.func in _EXTREMES:
+    if agg.func in EXTREMES:
         least = agg.func is AggFunc.MIN
         living = living.keep(_valid(living.column(agg.arg))).front(SortKey(agg.arg), least)
         return _extreme(living.column(agg.arg), living, least)
@@ -93,7 +92,7 @@ def living_result(agg: Agg, living: Living) -> Result:
         return _quantile(living.column(agg.arg), living, float(agg.parameter or 0))
     if agg.func in (AggFunc.ARG_MIN, AggFunc.ARG_MAX):
         living = living.keep(_valid(living.column(agg.order[0].column)))
-    if agg.func in _CHOICES and agg.order:
+    if agg.func in CHOICES and agg.order:
         living = living.front(agg.order[0], agg.func is not AggFunc.LAST)
     ranks = _ranks(living, agg.order)
     if agg.func is AggFunc.STRING_AGG:
