@@ -1,7 +1,7 @@
 """The live tuples that an operator keeps: those with a known death, sorted lazily, and those that wait for theirs.
 
 `Expiring` is the paper's lazy sorting: a chunk stays unsorted, with its earliest death remembered, until time reaches
-it. `Waiting` is the undetermined set with its observers: fills find their tuples by holder. Chunks whose holders lie among
+it. `Waiting` is the undetermined set with its observers: fills find their tuples by holder. Chunks whose holders lie
 among one another are merged, so that there are few to search. `LiveTuples` combines both.
 Adding costs O(chunk). A step touches only the chunks whose deaths or holders it passes, so the cost per tuple does not
 depend on the window.

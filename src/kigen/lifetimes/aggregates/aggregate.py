@@ -2,8 +2,8 @@
 
 State: the keys and accumulators by slot, the id of the open row by slot, and (direct method, or aggregates that look at
 live tuples) the key and argument columns of the live tuples. A group is forgotten when its last tuple dies. Cost per
-step: one sort of its events; the aggregates of kigen.lifetimes.aggregates.living also pass over all live tuples of the
-groups touched.
+step: one sort of its events; aggregates that choose one tuple add the logarithm of the group per event, and the others
+of kigen.lifetimes.aggregates.living pass over all live tuples of the groups touched.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from kigen.lifetimes.blocks import Ints, Mask, concat_columns, empty_columns, no_ints, take_columns
 from kigen.lifetimes.chunks import MOST_TEXT
+from kigen.lifetimes.keys.column_parts import take_rows
 from kigen.lifetimes.keys.slot_arrays import grown
 from kigen.lifetimes.sweeps.leaves import NONE, Leaves
 from kigen.lifetimes.sweeps.row_order import coarse_key, is_exact, row_ranks
@@ -136,21 +137,7 @@ class ArrangedRows:
     def columns_of(self, numbers: Ints) -> pa.RecordBatch:
         if not len(numbers) or not self._parts:
             return empty_columns(self._schema)
-        row = self._row[numbers]
-        if len(self._parts) == 1:
-            return take_columns(self._parts[0], row)
-        ends = np.cumsum([part.num_rows for part in self._parts])
-        owner = np.searchsorted(ends, row, side="right")
-        taken, places = [], []
-        for i in np.unique(owner).tolist():
-            mine = np.flatnonzero(owner == i)
-            taken.append(take_columns(self._parts[i], row[mine] - (ends[i] - self._parts[i].num_rows)))
-            places.append(mine)
-        if len(taken) == 1:
-            return taken[0]
-        back = np.empty(len(row), dtype=np.int64)
-        back[np.concatenate(places)] = np.arange(len(row))
-        return take_columns(concat_columns(taken), back)
+        return take_rows(self._parts, self._row[numbers])
 
     @property
     def row_bytes(self) -> float:

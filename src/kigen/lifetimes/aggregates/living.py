@@ -6,9 +6,11 @@ paint the best rank over these ranges; a quantile asks for the k-th live rank; s
 of every position. Tuples that live throughout a step and cannot be chosen are left out
 (kigen.lifetimes.sweeps.standing).
 
-Cost: a few passes over the live tuples of the groups touched, and the sorting of those that come or go. So large
-windows cost more per tuple, and the more the smaller the steps are. The results of string_agg and list are as long as
-the groups.
+Cost: a few passes over the tuples given, and the sorting of those that come or go. If all aggregates choose one tuple
+(MIN, MAX, arg_min, arg_max, first, last), the tuples given are those that come or go and the best of the others
+(kigen.lifetimes.aggregates.arranged_rows), so the cost does not depend on the window. Else they are all live tuples of
+the groups touched: large windows cost more per tuple, and the more the smaller the steps are. The results of string_agg
+and list are as long as the groups.
 """
 
 from __future__ import annotations

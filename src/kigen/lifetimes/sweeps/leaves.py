@@ -69,7 +69,7 @@ class Leaves:
     def spots(self, row: Ints, group: Ints) -> Spots:
         """Returns the leaves of rows."""
         place = self.place_of[row].astype(np.int64)
-        order = np.argsort(place)
+        order = np.argsort(place, kind="stable")  # mostly a few ordered runs
         row, place, group = row[order], place[order], group[order]
         first = self._first[group]
         return Spots(row, 2 * first, self._size[group] + place - first)
