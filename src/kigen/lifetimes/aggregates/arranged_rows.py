@@ -129,7 +129,7 @@ class ArrangedRows:
     def best(self, group: Ints) -> Ints:
         """Returns the tuples of these groups that are the best in some contest, each once."""
         found = [tournament.best(group) for tournament in self._contests.values()]
-        rows = np.unique(np.concatenate(found)) if found else no_ints()
+        rows: Ints = np.unique(np.concatenate(found)) if found else no_ints()
         return rows[rows != NONE]
 
     # --- columns --------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class ArrangedRows:
 
     @property
     def row_bytes(self) -> float:
-        return sum(part.nbytes for part in self._parts) / max(self._rows, 1)
+        return float(sum(part.nbytes for part in self._parts)) / max(self._rows, 1)
 
     def _append(self, columns: pa.RecordBatch) -> None:
         merged, rows, size = [columns], columns.num_rows, columns.nbytes

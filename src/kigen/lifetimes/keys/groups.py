@@ -182,7 +182,7 @@ class Groups:
         if not self._schema:
             return empty_columns(self._schema)
         if len(slots) > _FEW and self._parts:
-            arrays = take_rows(self._parts, self._row[slots]).columns
+            arrays = take_rows(self._parts, self._row[slots].astype(np.int64)).columns
         else:
             arrays = [self.column_of(i, slots) for i in range(len(self._schema))]
         return pa.RecordBatch.from_arrays(arrays, names=[f"c{i}" for i in range(len(arrays))])
@@ -195,7 +195,7 @@ class Groups:
                 return pa.array([row[column] for row in rows if row is not None], kind)
         if not self._parts:
             return empty_columns(self._schema).column(column)
-        return take_rows([part.select([column]) for part in self._parts], self._row[slots]).column(0)
+        return take_rows([part.select([column]) for part in self._parts], self._row[slots].astype(np.int64)).column(0)
 
     def release(self, slots: Ints) -> None:
         self.key_table.release(slots)

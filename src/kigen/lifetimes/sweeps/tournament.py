@@ -79,7 +79,8 @@ class Tournament:
         """Returns the best row of each group, NONE if it has none."""
         base, size = self._leaves.roots(group)
         here = size > 0
-        return np.where(here, self._nodes[np.where(here, base + 1, 0)].astype(np.int64), NONE)
+        best: Ints = np.where(here, self._nodes[np.where(here, base + 1, 0)].astype(np.int64), NONE)
+        return best
 
     def first(self, group: Ints, count: int) -> Ints:
         """Returns the first `count` rows of each of these different groups, or all it has, in no order."""
