@@ -130,7 +130,8 @@ class ArrangedRows:
         """Returns the tuples of these groups that are the best in some contest, each once."""
         found = [tournament.best(group) for tournament in self._contests.values()]
         rows: Ints = np.unique(np.concatenate(found)) if found else no_ints()
-        return rows[rows != NONE]
+        there: Ints = rows[rows != NONE]
+        return there
 
     # --- columns --------------------------------------------------------------------------------------------------
 

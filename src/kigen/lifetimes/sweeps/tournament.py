@@ -91,7 +91,8 @@ class Tournament:
             inner = node < size
             if not bool(inner.any()):
                 rows = self._nodes[base + node].astype(np.int64)
-                return rows[rows != NONE]
+                there: Ints = rows[rows != NONE]
+                return there
             # Nodes that are leaves already stay; the others give way to their children.
             stay = ~inner
             base = np.concatenate([base[stay], np.repeat(base[inner], 2)])
