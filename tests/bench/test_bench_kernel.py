@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kigen_lab.bench.lifetimes.kernel import run_kernel
 from kigen_lab.bench.lifetimes.memory import measure
-from kigen_lab.bench.lifetimes.newer_queries import BY_NAME, NEWER
+from kigen_lab.bench.lifetimes.newer_queries import BY_NAME, NAMED, NEWER, PARTS
 from kigen_lab.bench.lifetimes.queries import KINDS
 from kigen_lab.bench.steady import BatchEnd, steady_rate
 
@@ -33,11 +33,15 @@ def test_average_changes_with_every_birth_and_death(lifetime: str) -> None:
     assert 2 * 4_000 - 20 < apart < 2 * 4_000
 
 
-@pytest.mark.parametrize("name", [query.name for query in NEWER])
+@pytest.mark.parametrize("name", [query.name for query in (*NEWER, *NAMED)])
 def test_newer_queries_have_the_same_rows_with_both_methods_and_any_blocks(name: str) -> None:
     for kind in BY_NAME[name].kinds:
         runs = [run_kernel(BY_NAME[name], kind, 40, *how) for how in (("dt", 3_000, 700), ("nt", 3_000, 1_300))]
         assert runs[0].rows == runs[1].rows > 0
+
+
+def test_queries_that_take_long_run_only_if_they_are_named() -> None:
+    assert not {query.name for query in NAMED} & {query.name for query in PARTS["all"]}
 
 
 def test_every_row_of_a_left_join_is_alone_before_its_partner_comes() -> None:

@@ -24,9 +24,28 @@ def block(births: list[tuple[int, int, int]], fills: list[tuple[int, int]]) -> B
     )
 
 
+def test_chunks_with_mixed_holders_are_few() -> None:
+    """Holders of pairs lie anywhere. Chunks are merged by size, and none is lost."""
+    rng, alive, waiting = np.random.default_rng(3), LiveTuples(()), dict[int, int]()
+    for step in range(300):
+        numbers = np.arange(step * 20, step * 20 + 20)
+        holders = numbers * 7919 % 100_003  # different, in no order
+        filled = rng.choice(sorted(waiting), size=18, replace=False).tolist() if len(waiting) > 900 else []
+        rows = [(n, FOREVER, h) for n, h in zip(numbers.tolist(), holders.tolist(), strict=True)]
+        given = block(rows, [(h, step) for h in filled])
+        dead = alive.absorb(chunk_of(given), given.fills, step + 1)
+        assert sorted(dead.start.tolist()) == sorted(waiting.pop(h) for h in filled)
+        waiting |= {h: n for n, _, h in rows}
+        assert len(alive) == len(waiting)
+        assert len(alive.waiting.chunks()) <= 12
+    last = block([], [(h, 999) for h in waiting])
+    assert sorted(alive.absorb(chunk_of(last), last.fills, 1000).start.tolist()) == sorted(waiting.values())
+    assert len(alive) == 0
+
+
 @settings(max_examples=200, deadline=None)
-@given(st.lists(BIRTHS, max_size=10), st.data())
-def test_everyone_dies_once_and_in_time(steps: list[list[tuple[int, bool]]], data: st.DataObject) -> None:
+@given(st.lists(BIRTHS, max_size=10), st.data(), st.booleans())
+def test_everyone_dies_once_and_in_time(steps: list[list[tuple[int, bool]]], data: st.DataObject, mixed: bool) -> None:
     alive, known, waiting, number = LiveTuples(()), [], {}, 0
     for i, births in enumerate(steps):
         now = (i + 1) * 8
@@ -34,7 +53,8 @@ def test_everyone_dies_once_and_in_time(steps: list[list[tuple[int, bool]]], dat
         fills = [(h, now - 1) for h in filled]
         rows = []
         for end, is_open in births:
-            rows.append((number, FOREVER, number) if is_open else (number, end, NO_HOLDER))
+            holder = number * 7919 % 1009 if mixed else number
+            rows.append((number, FOREVER, holder) if is_open else (number, end, NO_HOLDER))
             number += 1
         given = block(rows, fills)
         dead = alive.absorb(chunk_of(given), given.fills, now)

@@ -1,7 +1,8 @@
 """The live tuples that an operator keeps: those with a known death, sorted lazily, and those that wait for theirs.
 
 `Expiring` is the paper's lazy sorting: a chunk stays unsorted, with its earliest death remembered, until time reaches
-it. `Waiting` is the undetermined set with its observers: fills find their tuples by holder. `LiveTuples` combines both.
+it. `Waiting` is the undetermined set with its observers: fills find their tuples by holder. Chunks whose holders lie
+among one another are merged, so that there are few to search. `LiveTuples` combines both.
 Adding costs O(chunk). A step touches only the chunks whose deaths or holders it passes, so the cost per tuple does not
 depend on the window.
 """
@@ -123,13 +124,29 @@ class Waiting:
         self._held: list[_Held] = []
 
     def add(self, chunk: Chunk) -> None:
-        if len(chunk):
-            self._append(chunk)
+        for part in self._with_neighbours(chunk) if len(chunk) else ():
+            self._append(part)
             if len(self._held) > _MAX_CHUNKS:
                 kept, self._held = self._held, []
                 for i in range(0, len(kept), _MERGED):
                     for merged in Chunk.packed([h.chunk.filter(h.open) for h in kept[i : i + _MERGED]], self._schema):
                         self._append(merged)
+
+    def _with_neighbours(self, chunk: Chunk) -> list[Chunk]:
+        """Merges a chunk with the last ones that are not more than twice as long, if its holders lie among theirs.
+        Holders that are mixed, as those of pairs are, lie anywhere: without this, each fill would be searched for in
+        each chunk. So there are O(log tuples) such chunks, and a tuple moves as often."""
+        least, greatest = int(chunk.holder.min()), int(chunk.holder.max())
+        parts, size = [chunk], len(chunk)
+        while self._held and self._held[-1].left <= 2 * size:
+            holder = self._held[-1].chunk.holder
+            if int(holder[-1]) < least or int(holder[0]) > greatest:
+                break
+            last = self._held.pop()
+            parts.insert(0, last.chunk if last.left == len(last.open) else last.chunk.filter(last.open))
+            size += last.left
+            least, greatest = min(least, int(holder[0])), max(greatest, int(holder[-1]))
+        return Chunk.packed(parts, self._schema) if len(parts) > 1 else parts
 
     def _append(self, chunk: Chunk) -> None:
         holder = chunk.holder

@@ -2,8 +2,8 @@
 
 State: the keys and accumulators by slot, the id of the open row by slot, and (direct method, or aggregates that look at
 live tuples) the key and argument columns of the live tuples. A group is forgotten when its last tuple dies. Cost per
-step: one sort of its events; the aggregates of kigen.lifetimes.aggregates.living also pass over all live tuples of the
-groups touched.
+step: one sort of its events; aggregates that choose one tuple add the logarithm of the group per event, and the others
+of kigen.lifetimes.aggregates.living pass over all live tuples of the groups touched.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from kigen.lifetimes.aggregates.accumulators import ArgumentState, Positions, Result
+from kigen.lifetimes.aggregates.arranged_input import ArrangedInput
+from kigen.lifetimes.aggregates.arranged_rows import CHOSEN, Contest
 from kigen.lifetimes.aggregates.distinct_values import DistinctValues
 from kigen.lifetimes.aggregates.living import LIVING, Living, living_result
 from kigen.lifetimes.aggregates.small_sweep import MOST_EVENTS, SmallSweep, as_ints
@@ -48,13 +50,18 @@ class AggregateOperator(Operator):
 
     def __init__(self, node: Aggregate, number: int, signed: bool, needed: set[int], secret: int = 0) -> None:
         self.node, self._signed, self._needed = node, signed, needed
-        self._living = any(a.func in LIVING for a in node.aggs)
         schema = node.child.schema
         # Child columns that live tuples must carry.
         self._kept = sorted(frozenset().union(*(a.columns for a in node.aggs)))
         self._groups = Groups(tuple(schema[k] for k in node.keys), secret)
         self._key_table = self._groups.key_table
-        self._input = Lifecycle(schema, self._assign, signed, self._kept, self._living)
+        living = [a for a in node.aggs if a.func in LIVING]
+        self._whole = any(a.func not in CHOSEN for a in living)  # live tuples are looked at one by one
+        self._input = Lifecycle(schema, self._assign, signed, self._kept, bool(living))
+        self._arranged: ArrangedInput | None = None
+        if living and not self._whole:
+            contests = dict.fromkeys(Contest.of(a) for a in living)
+            self._input = self._arranged = ArrangedInput(schema, self._assign, signed, self._kept, contests)
         self._presence = [Lifecycle(w.schema, self._assign_global, signed, ()) for w in node.presence]
         self._rows: Ints = np.zeros(0, dtype=np.int64)  # live tuples, by slot
         self._present: Ints = np.zeros(0, dtype=np.int64)  # live tuples of the presence windows, by slot
@@ -100,6 +107,8 @@ class AggregateOperator(Operator):
         alive = self._alive(positions, rows, presence)
         results = self._results(positions, rows, presence, before)
         opened, closed = self._changes(positions, alive, results)
+        if self._arranged is not None:
+            self._arranged.settle(self._key_table.capacity)
         self._forget(positions)
         return as_signed(opened, closed) if self._signed else as_block(opened, closed)
 
@@ -154,7 +163,7 @@ class AggregateOperator(Operator):
             if others:
                 array = pa.concat_arrays([array, pa.nulls(others, type=array.type)])
             argument.sweep(positions, array, events, (self._rows_before, self._count), self._key_table.capacity)
-        living = self._intervals(positions, before) if self._living else None
+        living = self._living(positions, before)
         return [self._result(a, living) for a in self.node.aggs]
 
     def _result(self, agg: Agg, living: Living | None) -> Result:
@@ -166,11 +175,19 @@ class AggregateOperator(Operator):
         assert living is not None
         return living_result(agg, living)
 
-    def _intervals(self, positions: Positions, before: int) -> Living:
-        """Returns the tuples of touched groups that lived during this step, each as a range of positions."""
+    def _living(self, positions: Positions, before: int) -> Living | None:
+        """Returns the tuples of touched groups that lived during this step and may be chosen, each as a range of
+        positions; None if no aggregate asks for them."""
+        if self._arranged is not None:
+            return self._intervals(self._arranged.candidates(positions.slots), positions, before)
+        if not self._whole:
+            return None
         assert self._input.alive is not None
         assert self._input.dead is not None
         chunk = Chunk.concat([self._input.dead, self._input.alive.everything()], self._input.schema)
+        return self._intervals(chunk, positions, before)
+
+    def _intervals(self, chunk: Chunk, positions: Positions, before: int) -> Living:
         assert chunk.key is not None
         ordinal_of = np.full(self._key_table.capacity, -1, dtype=np.int64)
         ordinal_of[positions.slots] = np.arange(len(positions.slots))

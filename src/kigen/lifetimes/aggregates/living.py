@@ -6,9 +6,11 @@ paint the best rank over these ranges; a quantile asks for the k-th live rank; s
 of every position. Tuples that live throughout a step and cannot be chosen are left out
 (kigen.lifetimes.sweeps.standing).
 
-Cost: a few passes over the live tuples of the groups touched, and the sorting of those that come or go. So large
-windows cost more per tuple, and the more the smaller the steps are. The results of string_agg and list are as long as
-the groups.
+Cost: a few passes over the tuples given, and the sorting of those that come or go. If all aggregates choose one tuple
+(MIN, MAX, arg_min, arg_max, first, last), the tuples given are those that come or go and the best of the others
+(kigen.lifetimes.aggregates.arranged_rows), so the cost does not depend on the window. Else they are all live tuples of
+the groups touched: large windows cost more per tuple, and the more the smaller the steps are. The results of string_agg
+and list are as long as the groups.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kigen.lifetimes.aggregates.accumulators import Result, differs
+from kigen.lifetimes.aggregates.arranged_rows import CHOICES, CHOSEN, EXTREMES
 from kigen.lifetimes.aggregates.range_max import greatest
 from kigen.lifetimes.blocks import Ints, Mask
 from kigen.lifetimes.live_tuples import expand
@@ -29,9 +32,7 @@ from kigen.lifetimes.sweeps.row_order import coarse_key, ordered_integers, ranke
 from kigen.lifetimes.sweeps.standing import MANY, Bands, least_standing
 from kigen.plan.logical import BIRTH, Agg, AggFunc, SortKey
 
-_EXTREMES = (AggFunc.MIN, AggFunc.MAX)
-_CHOICES = (AggFunc.ARG_MIN, AggFunc.ARG_MAX, AggFunc.FIRST, AggFunc.LAST)
-LIVING = (*_EXTREMES, *_CHOICES, AggFunc.QUANTILE, AggFunc.STRING_AGG, AggFunc.LIST)
+LIVING = (*CHOSEN, AggFunc.QUANTILE, AggFunc.STRING_AGG, AggFunc.LIST)
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Living:
 def living_result(agg: Agg, living: Living) -> Result:
     """Computes one of these aggregates at every position."""
     assert agg.arg is not None
-    if agg.func in _EXTREMES:
+    if agg.func in EXTREMES:
         least = agg.func is AggFunc.MIN
         living = living.keep(_valid(living.column(agg.arg))).front(SortKey(agg.arg), least)
         return _extreme(living.column(agg.arg), living, least)
@@ -93,7 +94,7 @@ def living_result(agg: Agg, living: Living) -> Result:
         return _quantile(living.column(agg.arg), living, float(agg.parameter or 0))
     if agg.func in (AggFunc.ARG_MIN, AggFunc.ARG_MAX):
         living = living.keep(_valid(living.column(agg.order[0].column)))
-    if agg.func in _CHOICES and agg.order:
+    if agg.func in CHOICES and agg.order:
         living = living.front(agg.order[0], agg.func is not AggFunc.LAST)
     ranks = _ranks(living, agg.order)
     if agg.func is AggFunc.STRING_AGG:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from kigen.lifetimes.blocks import Ints, concat_columns, empty_columns, no_ints, take_columns
 from kigen.lifetimes.chunks import State
+from kigen.lifetimes.keys.column_parts import take_rows
 from kigen.lifetimes.keys.key_table import KeyTable
 from kigen.lifetimes.keys.row_keys import equal_rows, null_key, one_to_one, plain_values, row_keys, row_values
 from kigen.lifetimes.keys.slot_arrays import grown
@@ -180,7 +181,10 @@ class Groups:
     def columns_of(self, slots: Ints) -> pa.RecordBatch:
         if not self._schema:
             return empty_columns(self._schema)
-        arrays = [self.column_of(i, slots) for i in range(len(self._schema))]
+        if len(slots) > _FEW and self._parts:
+            arrays = take_rows(self._parts, self._row[slots].astype(np.int64)).columns
+        else:
+            arrays = [self.column_of(i, slots) for i in range(len(self._schema))]
         return pa.RecordBatch.from_arrays(arrays, names=[f"c{i}" for i in range(len(arrays))])
 
     def column_of(self, column: int, slots: Ints) -> pa.Array:
@@ -189,12 +193,9 @@ class Groups:
             if None not in rows:
                 kind = self._schema[column].type.arrow
                 return pa.array([row[column] for row in rows if row is not None], kind)
-        index = pa.array(self._row[slots])
-        if len(self._parts) == 1:
-            return self._parts[0].column(column).take(index)
-        kind = empty_columns(self._schema).schema.field(column).type
-        taken = pa.chunked_array([part.column(column) for part in self._parts], type=kind).take(index)
-        return taken.combine_chunks() if taken.num_chunks != 1 else taken.chunk(0)
+        if not self._parts:
+            return empty_columns(self._schema).column(column)
+        return take_rows([part.select([column]) for part in self._parts], self._row[slots].astype(np.int64)).column(0)
 
     def release(self, slots: Ints) -> None:
         self.key_table.release(slots)

@@ -6,9 +6,9 @@ instant add up, and equal rows are copies of one row: a line is never cut becaus
 
 Without groups, only the *front* is looked at: the rows whose first key is not beyond a bound. The bound is chosen so
 that the front has some sqrt(rows) rows more than needed; it is chosen again when deaths have used them up, or when the
-front has grown too much. So a step costs its events and the front, not the window. With `LIMIT n BY`, a step also
-passes over the rows of the groups that it touches, and leaves out those that cannot be among the first
-(kigen.lifetimes.sweeps.standing).
+front has grown too much. So a step costs its events and the front, not the window. With `LIMIT n BY`, the first n of
+the rows that live throughout a step are asked of a tree of winners for each group that it touches
+(kigen.lifetimes.sweeps.tournament): O(n log rows) per group.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from kigen.lifetimes.operator import Message, as_block, as_signed
 from kigen.lifetimes.operator_spec import OperatorContext, OperatorSpec
 from kigen.lifetimes.sets.counting import CountingOperator
 from kigen.lifetimes.sweeps.kth_alive import kth_alive
+from kigen.lifetimes.sweeps.leaves import Leaves
 from kigen.lifetimes.sweeps.lifecycle import Events
 from kigen.lifetimes.sweeps.row_order import coarse_key, row_ranks
-from kigen.lifetimes.sweeps.standing import first_standing
 from kigen.lifetimes.sweeps.sweep import Runs, changes, group_runs
+from kigen.lifetimes.sweeps.tournament import Tournament
 from kigen.plan.logical import TopN
 
 NO_BOUND = np.iinfo(np.int64).max
@@ -46,6 +47,8 @@ class TopOperator(CountingOperator):
         self._coarse: Ints = no_ints()  # the first key as a number, by slot
         self._group: Ints = no_ints()  # group of the row, by slot
         self._rows_of_group: Ints = no_ints()  # different live rows, by group
+        self._leaves = Leaves()  # live rows by group, for LIMIT BY
+        self._tree = Tournament(self._leaves, self._ranks)
         self._bound = int(NO_BOUND)
         self._front: Ints = no_ints()  # live rows within the bound, when the last step ended
 
@@ -60,7 +63,9 @@ class TopOperator(CountingOperator):
         np.add.at(self._counts, events.slot, events.sign)
         opened, closed = self._changes(runs, rise)
         self._forget(touched[self._counts[touched] == 0])
-        if not self._top.by:
+        if self._top.by:
+            self._return(touched[self._counts[touched] > 0])
+        else:
             self._front = rows[self._counts[rows] > 0]
             if len(self._front) > _TOO_LARGE * self._wanted():
                 self._choose_bound(self._front, self._wanted())
@@ -95,16 +100,25 @@ class TopOperator(CountingOperator):
             np.add.at(self._rows_of_group, self._group[slots], 1)
 
     def _grouped(self, touched: Ints, events: Events) -> tuple[Ints, Events]:
-        """Returns the rows of the groups that the step touches that may be among the first, and its events."""
-        chosen = np.zeros(self._by.key_table.capacity, dtype=np.bool_)
-        chosen[self._group[touched]] = True
-        live = np.flatnonzero(self._counts > 0)
-        live = live[chosen[self._group[live]]]
-        stands = np.ones(len(self._counts), dtype=np.bool_)
-        stands[touched] = False
-        count = self._top.offset + self._top.limit
-        first = first_standing(stands[live], self._group[live], self._coarse[live], count)
-        return self._different(live[first], touched), events
+        """Returns the rows of the groups that the step touches that may be among the first, and its events. The rows
+        that it touches leave the trees."""
+        live = touched[self._counts[touched] > 0]
+        if len(live):
+            self._tree.remove(self._leaves.spots(live, self._group[live]))
+            self._leaves.remove(live, self._group[live])
+        groups = different_slots(self._by.key_table.capacity, self._group[touched])
+        return self._different(self._tree.first(groups, self._top.offset + self._top.limit), touched), events
+
+    def _return(self, rows: Ints) -> None:
+        """Lets rows into the trees of their groups."""
+        if len(rows):
+            capacity = self._groups.key_table.capacity
+            changed, group, cleared = self._leaves.add(rows, self._group[rows], capacity, self._by.key_table.capacity)
+            self._tree.key = self._coarse
+            self._tree.add(self._leaves.spots(changed, group), cleared)
+
+    def _ranks(self, rows: Ints) -> Ints:
+        return row_ranks(self._groups.columns_of(rows).columns, self._top.order, np.zeros(len(rows), dtype=np.int64))
 
     def _within_bound(self, events: Events) -> tuple[Ints, Events]:
         """Returns the rows within the bound, and the events of these rows. Raises the bound first, if deaths would
@@ -141,7 +155,7 @@ class TopOperator(CountingOperator):
 
     def _runs(self, rows: Ints, events: Events) -> tuple[Runs, Ints]:
         """Returns by how many copies each row of the result rises (or falls), and when. `rows` are ordered."""
-        ranks = row_ranks(self._groups.columns_of(rows).columns, self._top.order, np.zeros(len(rows), dtype=np.int64))
+        ranks = self._ranks(rows)
         by_rank = np.empty_like(rows)
         by_rank[ranks] = rows
         live = np.flatnonzero(self._counts[rows] > 0)
@@ -181,6 +195,10 @@ class TopOperator(CountingOperator):
         self._serial = np.full(capacity, -1, dtype=np.int64)
         live = np.flatnonzero(self._counts > 0)
         self._describe(live)
+        if self._top.by:
+            self._leaves = Leaves()
+            self._tree = Tournament(self._leaves, self._ranks)
+            self._return(live)
         self._bound = int(NO_BOUND)
         self._front = no_ints()
 

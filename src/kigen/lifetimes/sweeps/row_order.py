@@ -122,6 +122,14 @@ def _ranked_by_duckdb(column: pa.Array) -> tuple[Ints, pa.Array]:
     return ranks, column.take(pa.array(row_of))
 
 
+def is_exact(kind: pa.DataType) -> bool:
+    """Whether different values of a type, NULL apart, have different numbers in `coarse_key`."""
+    if pa.types.is_decimal(kind):
+        return bool(kind.precision <= _LONGEST_WORD)
+    plain = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_timestamp)
+    return any(is_kind(kind) for is_kind in (*plain, pa.types.is_time64, pa.types.is_date32))
+
+
 def coarse_key(column: pa.Array, key: SortKey) -> Ints:
     """Returns numbers that never contradict the order of a key, and that compare with those of other columns of its
     type. Different values may have one number: texts have that of their first eight bytes, lists and structs have 0."""

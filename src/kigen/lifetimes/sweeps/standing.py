@@ -2,7 +2,7 @@
 
 A step has few events and its groups may have many rows. The least row of a group is the least standing one or one that
 comes or goes in the step, so all other standing rows may be left out before anything is sorted. The same holds for the
-first n, and for the rows around a quantile. Cost: a few passes over the rows of the groups touched, without sorting
+rows around a quantile. Cost: a few passes over the rows of the groups touched, without sorting
 them.
 """
 
@@ -31,16 +31,6 @@ def least_standing(stands: Mask, group: Ints, value: Ints) -> Mask:
     np.minimum.at(least, groups, values)
     keep = ~stands
     keep[places] = values == least[groups]
-    return keep
-
-
-def first_standing(stands: Mask, group: Ints, value: Ints, count: int) -> Mask:
-    """Returns the rows that may be among the first `count` of their group at some instant."""
-    keep = np.ones(len(stands), dtype=np.bool_)
-    for _, places in _large_groups(stands, group):
-        if len(places) > 2 * count:
-            values = value[places]
-            keep[places] = values <= np.partition(values, count - 1)[count - 1]
     return keep
 
 

@@ -115,7 +115,7 @@ class DeadlinesBench:
             cells = []
             for load in settings.loads:
                 number = safe if load == "safe" else float(load)
-                found: dict[str, list[dict[str, Any]]] = {policy: [] for policy in settings.policies}
+                by_policy: dict[str, list[dict[str, Any]]] = {policy: [] for policy in settings.policies}
                 for trial in range(settings.trials):
                     mine = replace(settings, seed=settings.seed + trial)
                     text = app_text(number * capacity / QUERIES, settings.seconds, mine)
@@ -123,9 +123,9 @@ class DeadlinesBench:
                     for policy in settings.policies:
                         self._say(f"load {load}, {policy}, trial {trial + 1}")
                         answer = self._ask(kigen, work, text, policy)
-                        found[policy].append(cell_of(str(load), number, policy, answer, bound, settings.seconds))
+                        by_policy[policy].append(cell_of(str(load), number, policy, answer, bound, settings.seconds))
                         advance()
-                cells += [median_cell(trials) for trials in found.values()]
+                cells += [median_cell(trials) for trials in by_policy.values()]
             alone = self._alone(kigen, work)
             advance()
         self._say("what admission costs")

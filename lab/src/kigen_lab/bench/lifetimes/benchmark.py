@@ -18,7 +18,7 @@ from typing import Any
 from kigen_lab.bench.lifetimes.data import Data, make_data
 from kigen_lab.bench.lifetimes.kernel import run_kernel
 from kigen_lab.bench.lifetimes.memory import SMALLEST_WINDOW, window_memory
-from kigen_lab.bench.lifetimes.newer_queries import BY_NAME
+from kigen_lab.bench.lifetimes.newer_queries import BY_NAME, PARTS
 from kigen_lab.bench.lifetimes.queries import KINDS, WINDOWS, PaperQuery
 from kigen_lab.bench.machine import describe_machine
 from kigen_lab.bench.registration import Say
@@ -35,7 +35,7 @@ TAIL_ROWS = 64  # rows that may be undetermined at the end on one side only
 class Settings:
     """What `kigen bench lifetimes` measures."""
 
-    queries: tuple[str, ...] = tuple(BY_NAME)
+    queries: tuple[str, ...] = tuple(query.name for query in PARTS["all"])
     windows: tuple[int, ...] = WINDOWS
     kinds: tuple[str, ...] = KINDS
     lifetimes: tuple[str, ...] = ("dt", "nt")

@@ -58,5 +58,13 @@ NEWER = (
     ),
     _newer("until", "UNTIL", ("strl",), "SELECT ca, COUNT(*) AS n, SUM(cb) AS x FROM strl {w} GROUP BY ca", "until"),
 )
+_OVER = "SELECT *, %s OVER (PARTITION BY ca ORDER BY %s) AS x FROM strv {w}"
+# Measured only if they are named: in large windows, those with OVER take as long as their results, or longer.
+NAMED = (
+    _grouped("max", "MAX(cb)", *_BOTH),
+    _grouped("first", "first(cb)"),
+    _newer("rank", "RANK OVER", ("strv",), _OVER % ("RANK()", "cb")),
+    _newer("lag", "LAG OVER", ("strv",), _OVER % ("LAG(cb)", "ts")),
+)
 PARTS = {"paper": QUERIES, "newer": NEWER, "all": (*QUERIES, *NEWER)}
-BY_NAME = {query.name: query for query in PARTS["all"]}
+BY_NAME = {query.name: query for query in (*PARTS["all"], *NAMED)}
