@@ -12,7 +12,8 @@ finish() {
   rm -rf "$state"
 }
 trap finish EXIT
-port=$(.venv/bin/python -c 'from kigen_lab.servers.kafka_broker import free_ports; print(free_ports())')
+# The broker takes this port and the next one.
+port=$(.venv/bin/python -c 'from kigen_lab.servers.ports import free_ports; print(free_ports(2)[0])')
 started+=("$(bash scripts/kafka-broker.sh start "$state/broker" "$port")")
 brokers=127.0.0.1:$port
 printf 'A Kafka broker answers at %s, with its data in %s.\n' "$brokers" "$state/broker"
