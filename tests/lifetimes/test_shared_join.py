@@ -85,9 +85,9 @@ def test_rows_of_one_instant_push_each_other_out(mode: str) -> None:
 @pytest.mark.parametrize("mode", ["dt", "nt"])
 def test_tuples_are_kept_once_for_the_widest_window(mode: str) -> None:
     """With a hundred windows, the state of the join is that of the widest window alone."""
-    windows = [f"[RANGE {10 * i} MICROSECONDS]" for i in range(1, 101)]
-    inputs = {"a": given(list(range(0, 2_000, 2)), False), "b": given(list(range(1, 2_001, 2)), False)}
-    shared, one = kernel_of(app_of(*windows), mode), kernel_of(app_of("[RANGE 999 MICROSECONDS]", windows[-1]), mode)
+    windows = [f"[RANGE {4 * i} MICROSECONDS]" for i in range(1, 101)]
+    inputs = {"a": given(list(range(0, 800, 2)), False), "b": given(list(range(1, 801, 2)), False)}
+    shared, one = kernel_of(app_of(*windows), mode), kernel_of(app_of("[RANGE 399 MICROSECONDS]", windows[-1]), mode)
     for kernel in (shared, one):
         kernel.step(inputs)
     assert _kept(shared) == _kept(one)
