@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from kigen_lab.bench.latency.benchmark import (
 from kigen_lab.bench.latency.plain_latency import ScheduleReader, add_latencies
 from kigen_lab.bench.latency.report import above_of, draw_latency, latency_table
 from kigen_lab.bench.latency.schedule import Load, app_text, arrival_us, arrived_by
+from kigen_lab.bench.worker import ContestantFailed
 from rich.console import Console
 
 from kigen.connectors import LiveSource, open_source
@@ -75,6 +77,22 @@ def test_contestants_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert LatencyBench(settings, lambda _: None).steps == 6
 
 
+def test_a_contestant_that_fails_does_not_end_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(bench: LatencyBench, side: object, name: str, *_: object) -> dict[str, object]:
+        if name == PLAIN:
+            raise ContestantFailed("plain_side: worker failed to connect back")
+        fast = Histogram()
+        fast.add(1000)
+        return {"histogram": fast.to_json(), "seconds": 1.0}
+
+    monkeypatch.setattr(LatencyBench, "_ask", ask)
+    monkeypatch.setattr("kigen_lab.bench.latency.benchmark.Contestant", lambda *_: nullcontext())
+    settings = LatencySettings(queries=(1,), rates=(100,), durabilities=("power",), turns=1, out=tmp_path)
+    result = LatencyBench(settings, lambda _: None).run(lambda: None)
+    assert [cell["contestant"] for cell in result["cells"]] == [ROUNDS, BATCHES]
+    assert result["failed"] == ["1 queries, 100/s, power: plain, turn 1: plain_side: worker failed to connect back"]
+
+
 def test_cells_the_table_and_the_picture(tmp_path: Path) -> None:
     fast, slow = Histogram(), Histogram()
     for i in range(1000):
@@ -92,13 +110,14 @@ def test_cells_the_table_and_the_picture(tmp_path: Path) -> None:
     assert cells[0]["latency_ms"]["p99.9"] <= 11.2
     assert sum(count for _, _, count in cells[1]["histogram_ms"]) == 2000
     settings = {"turns": 2, "seconds": 1.0}
-    result = {"cells": cells, "machine": {"cores": 2, "date": "today", "load_before": 0.1}, "settings": settings}
+    machine = {"cores": 2, "date": "today", "load_before": 0.1}
+    result = {"cells": cells, "machine": machine, "settings": settings, "failed": ["20 queries: plain, turn 1"]}
     draw_latency(result, tmp_path / "latency.png")
     assert (tmp_path / "latency.png").stat().st_size > 10_000
     console = Console(width=160, record=True, file=io.StringIO())
     console.print(latency_table(result))
     shown = console.export_text()
-    for text in (ROUNDS, BATCHES, PLAIN, "p99.9", "100.0"):
+    for text in (ROUNDS, BATCHES, PLAIN, "p99.9", "100.0", "FAILED 20 queries: plain"):
         assert text in shown
     assert above_of([[1.0, 2.0, 3], [4.0, 5.0, 1]]) == [(1.0, 1.0), (2.0, 0.25), (5.0, 0.0)]
 

@@ -17,11 +17,12 @@ from typing import Any
 from kigen.spark.sink.metrics import Histogram
 from kigen_lab.bench.latency.schedule import Load
 from kigen_lab.bench.machine import describe_machine
-from kigen_lab.bench.worker import Contestant
+from kigen_lab.bench.worker import Contestant, ContestantFailed
 from kigen_lab.bench.workspace import workspace
 
 ROUNDS, BATCHES, PLAIN = "kigen in rounds", "kigen --epoch 0", "plain"
 CONTESTANTS = (ROUNDS, BATCHES, PLAIN)
+NAMED = {"rounds": ROUNDS, "epoch-0": BATCHES, "plain": PLAIN}  # as in --contestant
 PERCENTS = (50, 95, 99, 99.9)
 
 
@@ -58,6 +59,7 @@ class LatencyBench:
     def run(self, advance: Callable[[], None]) -> dict[str, Any]:
         settings, machine = self.settings, describe_machine()
         answers: dict[tuple[Load, str, str], list[dict[str, Any]]] = {}
+        failed: list[str] = []
         with (
             workspace(settings.out) as work,
             Contestant("kigen_lab.bench.lifetimes.kigen_side", work / "kigen.log") as kigen,
@@ -67,15 +69,20 @@ class LatencyBench:
                 for turn in range(settings.turns):
                     for place in range(len(settings.contestants)):
                         name = settings.contestants[(place + turn) % len(settings.contestants)]
-                        self._say(f"{load.queries} queries, {load.rate:,}/s, {durability}: {name}, turn {turn + 1}")
-                        answer = self._ask(plain if name == PLAIN else kigen, name, load, durability, work)
-                        answers.setdefault((load, durability, name), []).append(answer)
+                        what = f"{load.queries} queries, {load.rate:,}/s, {durability}: {name}, turn {turn + 1}"
+                        self._say(what)
+                        try:
+                            answer = self._ask(plain if name == PLAIN else kigen, name, load, durability, work)
+                            answers.setdefault((load, durability, name), []).append(answer)
+                        except ContestantFailed as error:  # the others are measured all the same
+                            failed.append(f"{what}: {error}")
                         advance()
         return {
             "bench": "latency",
             "machine": machine,
             "settings": {**asdict(settings), "out": None},
             "cells": [cell_of(*key, found) for key, found in answers.items()],
+            "failed": failed,
         }
 
     def _ask(self, side: Contestant, name: str, load: Load, durability: str, work: Path) -> dict[str, Any]:

@@ -24,6 +24,9 @@ def _prepare(
     durability: Annotated[
         list[str] | None, typer.Option(metavar="D", help="Only this durability: power or process (may be repeated).")
     ] = None,
+    contestant: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only rounds, epoch-0 or plain (may be repeated).")
+    ] = None,
     seconds: Annotated[
         float | None, typer.Option(metavar="S", help="Time that counts, per run.", show_default="20, quick 8")
     ] = None,
@@ -32,7 +35,7 @@ def _prepare(
     """Measure latency from a tuple's arrival to the commit of its results: Kigen in rounds, Kigen with a micro-batch
     per round, and plain Structured Streaming, in turns."""
     from kigen.durable import durability_of
-    from kigen_lab.bench.latency.benchmark import LatencyBench, LatencySettings
+    from kigen_lab.bench.latency.benchmark import NAMED, LatencyBench, LatencySettings
     from kigen_lab.bench.latency.report import draw_latency, latency_table
 
     standard = LatencySettings(rates=(1_000,), turns=1, warm_s=4.0, seconds=8.0) if quick else LatencySettings()
@@ -41,9 +44,13 @@ def _prepare(
     for number in (*(queries or ()), *(rate or ())):
         if number < 1:
             raise typer.BadParameter(f"queries and rates are whole numbers from 1 on, not {number}")
+    for name in contestant or ():
+        if name not in NAMED:
+            raise typer.BadParameter(f"there is no contestant '{name}': write {', '.join(NAMED)}")
     settings = replace(
         standard,
         out=out,
+        contestants=tuple(NAMED[name] for name in contestant) if contestant else standard.contestants,
         queries=tuple(queries) if queries else standard.queries,
         rates=tuple(rate) if rate else standard.rates,
         durabilities=tuple(durability) if durability else standard.durabilities,

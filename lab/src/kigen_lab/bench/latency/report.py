@@ -40,7 +40,8 @@ def latency_table(result: dict[str, Any]) -> RenderableType:
         f"{machine['cores']} cores, {machine['date']}, load before {machine['load_before']}; "
         f"{settings['turns']} turns of {settings['seconds']:.0f} s per cell"
     )
-    return Group(Text(heading, style="dim"), table)
+    failed = [Text(f"FAILED {what}", style="bold red") for what in result.get("failed", ())]
+    return Group(Text(heading, style="dim"), table, *failed)
 
 
 def _number(value: float | None) -> str:
