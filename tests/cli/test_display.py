@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
-from kigen.cli.display import RunDisplay, live_table, plain_lines
+from kigen.cli.display import RunDisplay, closing_table, live_table, plain_lines
 from kigen.engine import Progress, QueryProgress
 
 LATE = QueryProgress(1000, 400, 37, 1200.0, 1000.0, 0.25)
@@ -66,3 +67,15 @@ def test_a_terminal_is_refreshed_in_place_and_left_clean() -> None:
         display.show(LIVE)
     assert "policy ats" in out.getvalue()
     assert "\x1b[" in out.getvalue()
+
+
+def test_the_closing_table_names_every_quantile(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = dict.fromkeys(("in", "out", "late", "skipped", "shed", "dropped", "missed"), 3)
+    latency = {"p50": 1.0, "p95": 22.0, "p99": 333.0, "p99.9": 4444.0}
+    hot = {**counts, "sdmr": 0.5, "deadline_ms": 2000.0, "latency_ms": latency, "missed_ms": {"waiting": 5.0}}
+    closing_table({"batches": 7, "wall_s": 1.5, "queries": {"hot": hot}}, {})
+    lines = capsys.readouterr().out.splitlines()
+    (head,) = (line for line in lines if "SDMR" in line)
+    (row,) = (line for line in lines if "4,444" in line)
+    assert head.split()[-4:] == ["p50", "p95", "p99", "p99.9"]
+    assert row.split()[-5:] == ["2,000", "1", "22", "333", "4,444"]

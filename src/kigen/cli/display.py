@@ -182,11 +182,12 @@ def closing_table(report: dict[str, Any], skipped: dict[str, list[str]]) -> None
         box=SIMPLE_HEAD,
     )
     table.add_column("query")
-    for name in (*counts, "SDMR %", "deadline", "p50", "p95", "p99"):
+    quantiles = dict.fromkeys(name for query in queries.values() for name in query["latency_ms"])
+    for name in (*counts, "SDMR %", "deadline", *quantiles):
         table.add_column(name, justify="right")
     for name, query in queries.items():
         sdmr = "-" if query["deadline_ms"] is None else f"{100 * query['sdmr']:.2f}"
-        numbers = [query["deadline_ms"], *query["latency_ms"].values()]
+        numbers = [query["deadline_ms"], *(query["latency_ms"].get(name) for name in quantiles)]
         table.add_row(name, *(_shown(query[count]) for count in counts), sdmr, *(_shown(number) for number in numbers))
     console.print(table)
     for name, query in queries.items():
