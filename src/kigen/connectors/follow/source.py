@@ -36,6 +36,7 @@ from kigen.connectors.source_base import InputError, LiveSource, Position, Range
 from kigen.connectors.text_files import Span, TextSource
 from kigen.connectors.values.missing_columns import merged_missing
 from kigen.connectors.values.unknown_fields import merged
+from kigen.lifetimes.blocks import FOREVER
 from kigen.lifetimes.partitions import PARTITION, Partitions
 from kigen.plan.logical import SourceStream
 
@@ -65,6 +66,7 @@ class FollowedSource(LiveSource):
         self._resumed_us = 0
         self._last: tuple[int, Position | None] | None = None  # the position that was asked for last
         self._watcher: Watcher | None = None
+        self._call: Callable[[], None] = _nobody
 
     def initial(self) -> Position:
         """Checks the files that are there, if any: they may come later."""
@@ -88,7 +90,7 @@ class FollowedSource(LiveSource):
     @property
     def _watching(self) -> Watcher:
         if self._watcher is None:
-            self._watcher = Watcher(self.stream.name, self._follower)
+            self._watcher = Watcher(self.stream.name, self._follower, self._call)
         return self._watcher
 
     def _follower(self) -> Follower:
@@ -106,6 +108,15 @@ class FollowedSource(LiveSource):
 
     def complete_us(self, now_us: int) -> int | None:
         return None  # the timestamps say it, and LATENESS
+
+    def call_on_news(self, call: Callable[[], None]) -> bool:
+        """With IDLE, a silence is news, too, and nobody calls for it."""
+        assert self._watcher is None, "before anything is asked"
+        self._call = call
+        return self.stream.idle_us is None
+
+    def completes_at_us(self, watermark_us: int) -> int:
+        return FOREVER  # no clock moves the watermark
 
     def progress_before(self, number: int, arrival_us: int) -> int | None:
         return None
@@ -222,6 +233,10 @@ class FollowedSource(LiveSource):
         for part in parts:
             self._files.know(FileId.from_json(part["file"]), 0)
         return [_with_arrivals(part, partial(parse, part)) for part in parts]
+
+
+def _nobody() -> None:
+    """Called where nobody has asked for calls."""
 
 
 def finder_of(stream: SourceStream) -> RecordFinder:

@@ -20,8 +20,9 @@ AHEAD_ROWS = 1 << 20
 class Watcher:
     """Polls a follower, which is made in the thread."""
 
-    def __init__(self, name: str, make: Callable[[], Follower]) -> None:
-        self._follower = make()
+    def __init__(self, name: str, make: Callable[[], Follower], call: Callable[[], None]) -> None:
+        """Calls `call` when records have come, and when the thread has failed."""
+        self._follower, self._call = make(), call
         self.lock = threading.Lock()  # guards the path
         self._failed: BaseException | None = None
         self._asked = 0
@@ -51,6 +52,9 @@ class Watcher:
                 if self._follower.path.end - self._asked < AHEAD_ROWS:
                     with self.lock:
                         busy = self._follower.poll(time.time_ns() // 1000)
+                if busy:
+                    self._call()
                 time.sleep(0 if busy else POLL_S)
         except Exception as error:
             self._failed = error
+            self._call()
