@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import groupby
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -141,8 +142,9 @@ class ParquetSink(Sink):
         temporary = os.path.join(self.path, f".part-{self._parts:05d}.parquet.tmp")
         self._encoder.syncs = self.syncs
         part = self._encoder.start(temporary)
-        for table in self._waiting:
-            part.add(table)
+        for _, tables in groupby(self._waiting, key=lambda table: table.schema):  # rounds give a few rows each
+            together = list(tables)
+            part.add(together[0] if len(together) == 1 else pa.concat_tables(together).combine_chunks())
         part.finish()
         self._waiting, self._waiting_bytes = [], 0
         self._place(temporary)
