@@ -221,7 +221,7 @@ def test_crumbs_are_read_back_with_the_operator_at_work(tmp_path: Path) -> None:
     there.write_report(left)
     (found,) = WorkerFiles(str(tmp_path)).reports()
     assert found.doing == ("join", ["b"])
-    os.close(operator_file)
+    operator_file.close()
     assert WorkerFiles(str(tmp_path)).worker_memory()[os.getpid()] == pytest.approx(private_bytes(), rel=0.2)
     assert not WorkerFiles(str(tmp_path / "elsewhere")).register_worker()
 

@@ -281,14 +281,13 @@ class Run(ChangeableRun):
         self._sink.spark_syncs = sync_files(spark, self._spec.syncs)
         if not warmed and (self._live or any(q.deadline_us is not None for q in self.app.queries)):
             warm_up(spark, self._spec)
-        if ready is not None:
-            ready()
         assert self._tables is not None
         self._tables.start(spark, self.frames, lambda text: self.notify(text))
+        self._sink.start_clock()
+        self._pipeline = Pipeline(spark, self._spec, self._sink, ready)
+        self._sink.start_clock()
         if not self._flowing:
             self._began = time.monotonic()
-        self._sink.start_clock()
-        self._pipeline = Pipeline(spark, self._spec, self._sink)
         if self.ingest is not None and spark_streams(self.app):
             self._feeds = FrameFeeds(self.ingest.push_rows, self._checkpoint)
             self._feeds.start(spark, self.app, self.frames)

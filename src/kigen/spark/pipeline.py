@@ -32,22 +32,44 @@ from kigen.spark.watch import worker_deaths
 _WORKER_TOO_SLOW = "Python worker failed to connect back"
 _TRIES = 4
 _ASK_EVERY_S = 0.1
+_LOOK_S = 0.005
+_STARTING_S = 60.0  # for the lanes of a run to be ready
 _LOST_CONNECTION = (Py4JNetworkError, ConnectionError, EOFError)
 
 
 class Pipeline:
-    """A running streaming query. It is started again if a Python worker was too slow to start."""
+    """A running streaming query. It is started again if a Python worker was too slow to start.
 
-    def __init__(self, spark: SparkSession, spec: RunSpec, sink: BatchSink) -> None:
+    `ready` is called when only the streams are missing: with lanes, when their workers have loaded the kernels. It may
+    wait for other nodes; the streams begin when it returns.
+    """
+
+    def __init__(
+        self, spark: SparkSession, spec: RunSpec, sink: BatchSink, ready: Callable[[], None] | None = None
+    ) -> None:
         spec = in_lanes(spark, spec)
         if spec.lanes:
             spec = dataclasses.replace(spec, sink=sink.serve(spec))
         self.lanes, self._align = spec.lanes, sink.align
         self._start = functools.partial(_start, own_settings(spark), spec, sink, encode_encoders(sink.encoders()))
         self.lost = False  # whether Spark's Java process has stopped to answer
-        self._query = self._start()
         self._tries = 1
         self._asked_s = 0.0  # when Spark last said that the query is active
+        if ready is not None and not spec.lanes:
+            ready()
+        elif ready is not None:
+            sink.scratch.hold_streams()
+        self._query = self._start()
+        if ready is not None and spec.lanes:
+            self._await_lanes(sink)
+            ready()
+            sink.scratch.release_streams()
+
+    def _await_lanes(self, sink: BatchSink) -> None:
+        """Waits until the workers of all lanes are ready, or one is late, or the query has failed."""
+        until = time.monotonic() + _STARTING_S
+        while not sink.scratch.lanes_ready and self.seems_active and time.monotonic() < until:
+            time.sleep(_LOOK_S)
 
     @property
     def active(self) -> bool:

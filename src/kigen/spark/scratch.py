@@ -40,11 +40,13 @@ class Scratch:
         self._closing = Path(directory) / "closing"
         self._stopping = Path(directory) / "stopping"
         self._reading = Path(directory) / "reading"
+        self._holding = Path(directory) / "holding"
+        self._lanes_ready = Path(directory) / "lanes-ready"
         self._seen = (-1, Committed())  # modification time of the file, its content
 
     def start_anew(self) -> None:
         """Removes what an earlier pipeline of the same run has left: the app has changed."""
-        for path in (self._committed, self._policy, self._error, self._stopping, self._reading):
+        for path in (self._committed, self._policy, self._error, self._stopping, self._reading, self._lanes_ready):
             path.unlink(missing_ok=True)
 
     def set_committed(self, committed: Committed) -> None:
@@ -94,6 +96,25 @@ class Scratch:
     @property
     def reading(self) -> bool:
         return self._reading.exists()
+
+    def hold_streams(self) -> None:
+        """Makes the lanes wait before their first round: other nodes are not ready yet."""
+        self._holding.touch()
+
+    def release_streams(self) -> None:
+        self._holding.unlink(missing_ok=True)
+
+    @property
+    def holding(self) -> bool:
+        return self._holding.exists()
+
+    def report_lanes_ready(self) -> None:
+        """Reports from the reader to the command that the workers of all lanes have loaded their kernels."""
+        self._lanes_ready.touch()
+
+    @property
+    def lanes_ready(self) -> bool:
+        return self._lanes_ready.exists()
 
     @contextmanager
     def recording_errors(self) -> Iterator[None]:

@@ -155,4 +155,8 @@ class App:
     tasks: tuple[Task, ...] = field(default=(), compare=False, repr=False)
 
     def stream(self, name: str) -> SourceStream:
-        return next(s for s in self.streams if s.name == name)
+        return self._streams[name]
+
+    @cached_property
+    def _streams(self) -> dict[str, SourceStream]:
+        return {stream.name: stream for stream in self.streams}

@@ -250,19 +250,25 @@ class EpochServer:
         """Lets the live streams of a new run begin when the workers of all lanes have loaded their kernels.
 
         Spark has needed seconds since it asked for the first offset, and tuples would have waited for it. A lane that
-        gets no worker holds up the others for a moment only.
+        gets no worker holds up the others for a moment only. The command may hold the streams until other nodes are
+        ready, too.
         """
         until = time.monotonic() + _ALL_LANES_S
         while True:
             with self._lock:
                 self._ready.add(place)
-                if self._epoch > 1 or any(lane.rounds for lane in self._lanes):
-                    self._flowing = True
-                late = time.monotonic() >= until or self._broken or self._failed or self._scratch.stopping
-                if not self._flowing and (late or len(self._ready) >= sum(1 for lane in self._lanes if lane.tasks)):
-                    self._start_streams()
-                    self._flowing = True
                 if self._flowing:
+                    return
+                is_new = self._epoch == 1 and not any(lane.rounds for lane in self._lanes)
+                all_ready = not is_new
+                if time.monotonic() >= until or len(self._ready) >= sum(1 for lane in self._lanes if lane.tasks):
+                    self._scratch.report_lanes_ready()
+                    all_ready = True
+                ends = self._broken or self._failed or self._scratch.stopping
+                if ends or (all_ready and not self._scratch.holding):
+                    if is_new:
+                        self._start_streams()
+                    self._flowing, self._began = True, time.monotonic()
                     return
             time.sleep(_AHEAD_S)
 

@@ -7,6 +7,8 @@ had no input, its results arrived when the batch was admitted.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,12 +17,18 @@ from kigen.connectors import Range, Rows
 from kigen.connectors.source_base import Times
 
 _SLOT_US, _LONG_SLOT_US, _LONG_US = 1_000, 10_000, 10_000_000
+_FEW = 128  # tuples: below it, Python is quicker than numpy
 
 
 def slotted(times: Times) -> list[tuple[int, int]]:
     """Groups arrival times into slots and returns (arrival, tuples) pairs."""
     if not len(times):
         return []
+    if len(times) <= _FEW:
+        given = times.tolist()
+        slot = _LONG_SLOT_US if max(given) - min(given) > _LONG_US else _SLOT_US
+        counted = Counter([at // slot for at in given])
+        return [(at * slot, counted[at]) for at in sorted(counted)]
     slot = _LONG_SLOT_US if times.max() - times.min() > _LONG_US else _SLOT_US
     slots, counts = np.unique(times // slot, return_counts=True)
     return list(zip((slots * slot).tolist(), counts.tolist(), strict=True))

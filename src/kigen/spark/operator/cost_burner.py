@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import time
 
-from kigen.spark.spec import RunSpec
 
-
-def burn(spec: RunSpec, counts: dict[str, dict[str, int]]) -> None:
-    """Burns the cost of a step that processed `counts` tuples per query.
+def burn(costs_us: dict[str, int], counts: dict[str, dict[str, int]]) -> None:
+    """Burns the cost of a step that processed `counts` tuples per query. `costs_us` has the queries with a COST.
 
     It counts CPU time, so that a busy machine does not make it cheaper.
     """
-    asked_us = sum(
-        (query.cost_us or 0) * counts[query.name]["in"] for query in spec.app.queries if query.name in counts
-    )
+    asked_us = sum(cost_us * counts[query]["in"] for query, cost_us in costs_us.items() if query in counts)
     if not asked_us:
         return
     until = time.thread_time_ns() + asked_us * 1000

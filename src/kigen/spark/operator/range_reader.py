@@ -1,9 +1,9 @@
-"""Reads ranges in a worker. Tasks that read the same stream in the same worker share the work through a cache."""
+"""Reads ranges in a worker. Tasks that read the same stream share the work through a cache, if they share a worker."""
 
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +37,8 @@ class RangeReader:
 
     def __init__(self, spec: RunSpec, started_us: int) -> None:
         self._spec, self.started_us = spec, started_us  # when live streams began
+        readers = Counter(stream for task in spec.tasks for stream in task.streams)
+        self._shared = {stream for stream, tasks in readers.items() if tasks > 1}
         for stale in [key for key in _SOURCES if key[0] != spec.run_id]:
             del _SOURCES[stale]
         for gone in [key for key in _SHEDDING if key[0] != spec.run_id]:
@@ -48,6 +50,8 @@ class RangeReader:
         return [(Range.from_json(piece), self._rows(piece)) for piece in pieces]
 
     def _rows(self, piece: dict[str, Any]) -> Rows:
+        if piece["stream"] not in self._shared:
+            return self._read(Range.from_json(piece))
         key = self._spec.run_id, json.dumps(piece)
         if key not in _READ:
             found = _READ[key] = self._read(Range.from_json(piece))

@@ -33,7 +33,11 @@ class Spool:
     """Directory of large blocks below a checkpoint."""
 
     def __init__(self, checkpoint: str) -> None:
-        self._directory = Path(checkpoint) / "spool"
+        self._checkpoint = checkpoint
+
+    @property
+    def _directory(self) -> Path:
+        return Path(self._checkpoint) / "spool"
 
     def pack(self, table: pa.Table) -> PackedBlock:
         """Encodes a small block, or writes a large one to a file."""

@@ -63,11 +63,18 @@ class TaskStep:
     reader: RangeReader
     encoders: Encoders | None
     watch: StepWatch = field(init=False)
+    _spool: Spool = field(init=False)
+    _sent: frozenset[str] = field(init=False)  # queries whose results go to another node
+    _costs_us: dict[str, int] = field(init=False)  # query -> what each of its tuples burns
     _loaded: Any = None
     _kept: dict[str, int] | None = None
 
     def __post_init__(self) -> None:
         self.watch = _watch_of(self.spec, self.task, self.bucket)
+        self._spool = Spool(self.spec.checkpoint)
+        queries = next(t for t in self.spec.tasks if t.name == self.task).queries
+        self._sent = frozenset(query.name for query in queries if query.sent)
+        self._costs_us = {query.name: query.cost_us for query in queries if query.cost_us}
 
     @property
     def kernel(self) -> Any:
@@ -148,18 +155,18 @@ class TaskStep:
         """Makes one step of the kernel and yields its rows."""
         spec, task, kernel = self.spec, self.task, self.kernel
         read = with_places(self.reader.ranges(payload["ranges"]), spec)
-        outbox = Outbox(Spool(spec.checkpoint), self.encoders, spec.inline_bytes)
+        outbox = Outbox(self._spool, self.encoders, spec.inline_bytes)
         kept = self._keep(payload)
         later = LaterSlices(payload["slices"], self.reader) if "slices" in payload else None
         try:
-            give = _receiver(spec, outbox, read, payload["admitted_us"])
+            give = _receiver(self._sent, outbox, read, payload["admitted_us"])
             with self.watch.stepping(kernel, _rows(read)):
                 inputs = _inputs(read)
                 result = kernel.step(inputs, give) if later is None else kernel.step(inputs, give, later.moves)
         except BaseException:
             outbox.abandon()
             raise
-        burn(spec, result.counts)
+        burn(self._costs_us, result.counts)
         self._note(seq, read, later)
         shed, shed_tables = removed_tuples(spec, task, read, payload["shed"], self.reader)
         for stream, table in shed_tables.items():
@@ -222,12 +229,13 @@ def _free_memory(files: WorkerFiles) -> None:
 
 def _with_checksum(piece: Range, rows: Rows) -> dict[str, Any]:
     """Returns a range as the manifest records it: a replay must read the same content."""
+    if piece.checksum == rows.checksum:
+        return piece.to_json()
     return replace(piece, checksum=rows.checksum).to_json()
 
 
-def _receiver(spec: RunSpec, outbox: Outbox, read: ReadRanges, admitted_us: int) -> Give:
+def _receiver(sent: frozenset[str], outbox: Outbox, read: ReadRanges, admitted_us: int) -> Give:
     """Returns the function that receives the kernel's results. Rows for another node get their arrival times."""
-    sent = {query.name for query in spec.app.queries if query.sent}
     if not sent:
         return outbox.give
     stamper = ArrivalStamper(read, admitted_us)

@@ -52,7 +52,7 @@ class StepWatch:
         serves = served_by(self._nodes, task.queries)
         self.report.operators = [(node.label(), list(names)) for node, names in zip(self._nodes, serves, strict=True)]
         self._places = {id(node): place for place, node in enumerate(self._nodes)}  # hashing a plan takes longer
-        self._operator_file = self._worker_files.open_operator_file(self.report) if self._sees_others else -1
+        self._operator_file = self._worker_files.open_operator_file(self.report) if self._sees_others else None
         self._kernel: Any = None
         self._place = -1  # index of the operator at work
         self._state_bytes = 0  # by the kernel's own accounting
@@ -94,8 +94,8 @@ class StepWatch:
         self._set_operator(-1)
 
     def close(self) -> None:
-        if self._operator_file >= 0:
-            os.close(self._operator_file)
+        if self._operator_file is not None:
+            self._operator_file.close()
 
     def done(self) -> None:
         self.report.share = 1.0
@@ -171,7 +171,7 @@ class StepWatch:
 
     def _set_operator(self, place: int) -> None:
         self._place = place
-        if self._sees_others:
+        if self._operator_file is not None:
             self._worker_files.write_operator(self._operator_file, place)
 
     def _place_of(self, node: PlanNode) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import mmap
 import os
 import socket
 from dataclasses import asdict, dataclass, field
@@ -22,6 +23,7 @@ from kigen.lifetimes.accounting import Holding
 from kigen.spark.watch.memory import private_bytes, process_start
 
 READING, LOADING, COMPUTING, SAVING, IDLE = "reading", "loading state", "computing", "saving state", "idle"
+_NO_OPERATOR = (-1).to_bytes(4, "little", signed=True)
 _HOST = socket.gethostname()
 
 
@@ -80,14 +82,19 @@ class WorkerFiles:
         (self._folder / f"{_HOST}@{os.getpid()}@{process_start(os.getpid())}").touch()
         return True
 
-    def open_operator_file(self, report: WorkerReport) -> int:
+    def open_operator_file(self, report: WorkerReport) -> mmap.mmap:
         """Opens the file for `write_operator`. The current operator changes too often for a report."""
-        return os.open(self._folder / f"{report.task}.{report.bucket}.at", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        file = os.open(self._folder / f"{report.task}.{report.bucket}.at", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            os.pwrite(file, _NO_OPERATOR, 0)  # raises if the disk is full; a write to the map would end the process
+            return mmap.mmap(file, len(_NO_OPERATOR))
+        finally:
+            os.close(file)
 
     @staticmethod
-    def write_operator(file: int, place: int) -> None:
-        """Records the index of the operator that runs now, or -1 for none. Costs a microsecond."""
-        os.pwrite(file, place.to_bytes(4, "little", signed=True), 0)
+    def write_operator(file: mmap.mmap, place: int) -> None:
+        """Records the index of the operator that runs now, or -1 for none. Costs less than a microsecond."""
+        file[:] = place.to_bytes(4, "little", signed=True)
 
     def write_report(self, report: WorkerReport) -> None:
         replace(self._folder / f"{report.task}.{report.bucket}.json", json.dumps(asdict(report)).encode())
