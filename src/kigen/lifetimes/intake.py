@@ -57,7 +57,9 @@ class Intake:
 
     def __init__(self, stream: SourceStream) -> None:
         self.stream = stream
+        self._plain_schema = arrow_schema(stream.schema).append(pa.field("_ts", pa.int64()))
         self._parts: list[tuple[pa.RecordBatch, Ints]] = []  # waiting, in the order of the log
+        self._in_order = True  # whether the waiting tuples are known to be in the order of time
         self._newest = BEFORE_TIME  # greatest timestamp so far
         self._clock = BEFORE_TIME  # watermark that a live source reports
         self._released = BEFORE_TIME
@@ -95,13 +97,17 @@ class Intake:
     def _add(self, table: pa.Table) -> tuple[int, int]:
         accepted = dropped = 0
         schema = arrow_schema(self.stream.schema)
+        plain = table.schema == self._plain_schema
         for batch in table.to_batches():
             ts = np.asarray(batch.column("_ts").to_numpy(zero_copy_only=False), dtype=np.int64)
             if not len(ts):
                 continue
-            columns = batch.select([f.name for f in schema])
-            same = columns.schema.types == schema.types
-            columns = pa.RecordBatch.from_arrays(columns.columns, schema=schema) if same else columns.cast(schema)
+            if plain:
+                columns = pa.RecordBatch.from_arrays(batch.columns[:-1], schema=schema)
+            else:
+                columns = batch.select(schema.names)
+                same = columns.schema.types == schema.types
+                columns = pa.RecordBatch.from_arrays(columns.columns, schema=schema) if same else columns.cast(schema)
             newest = self._newest
             late = self._late(ts)
             if late is not None:
@@ -144,6 +150,7 @@ class Intake:
         """Adds tuples that another intake of the stream has released."""
         if len(block):
             self._parts.append((block.columns, block.at))
+            self._in_order = False
 
     def leave_out(self, named: Callable[[Ints], Mask]) -> None:
         """Drops the waiting tuples whose timestamps are named."""
@@ -159,6 +166,7 @@ class Intake:
         if in_order:
             self._newest = int(ts[-1])
             return None
+        self._in_order = False
         newest = np.maximum.accumulate(np.maximum(ts, self._newest))
         before = np.concatenate([[self._newest], newest[:-1]])
         self._newest = int(newest[-1])
@@ -200,12 +208,15 @@ class Intake:
         pieces: list[tuple[pa.RecordBatch, Ints]] = []
         while self._parts and self._parts[0][1][0] < now:
             columns, ts = self._parts.pop(0)
-            split = len(ts) if ts[-1] < now else int(np.searchsorted(ts, now, side="left"))
+            if ts[-1] < now:
+                pieces.append((columns, ts))
+                continue
+            split = int(np.searchsorted(ts, now, side="left"))
             pieces.append((columns.slice(0, split), ts[:split]))
-            if split < len(ts):
-                self._parts.insert(0, (columns.slice(split), ts[split:]))
+            self._parts.insert(0, (columns.slice(split), ts[split:]))
+            break
         columns, ts = self._joined(pieces)
-        if PARTITION in columns.schema.names:
+        if self._partitions is not None and PARTITION in columns.schema.names:
             columns = columns.select(columns.schema.names[:-1])
         numbers = np.arange(self._sequence, self._sequence + len(ts))
         self._sequence += len(ts)
@@ -217,6 +228,9 @@ class Intake:
         if self._partitions is not None:
             self._order_by_partition(self._partitions)
             return
+        if self._in_order or not self._parts:
+            return
+        self._in_order = True
         inside = all(bool(np.all(ts[1:] >= ts[:-1])) for _, ts in self._parts)
         if inside and all(a[1][-1] <= b[1][0] for a, b in itertools.pairwise(self._parts)):
             return
@@ -271,6 +285,7 @@ class Intake:
 
     def load(self, state: State) -> None:
         self._parts = [(state["columns"], state["ts"])] if len(state["ts"]) else []
+        self._in_order = False
         self._newest, self._clock, self._released = state["newest"], state["clock"], state["released"]
         self._sequence, self.ended = state["sequence"], state["ended"]
         self._last, self._steps, self._halting = state["last"], list(state["steps"]), state["halting"]
