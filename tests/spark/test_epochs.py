@@ -56,7 +56,7 @@ def test_a_slot_stays_free(tmp_path: Path) -> None:
 
 def test_a_spark_with_one_slot_gets_short_epochs(tmp_path: Path) -> None:
     spec = lanes_on("local[1]", tmp_path)
-    assert (spec.lanes, spec.epoch_us) == (1, SINGLE_SLOT_EPOCH_US)
+    assert (spec.lanes, spec.epoch_us, spec.only_slot) == (1, SINGLE_SLOT_EPOCH_US, True)
 
 
 def test_workers_of_a_cluster_reach_admission_by_the_drivers_address(tmp_path: Path) -> None:

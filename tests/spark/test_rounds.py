@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from epoch_side import Crash, CrashingRuntime, Run, undisturbed
 
-from kigen.plan import load_app
+from kigen.plan import bind, load_app
 from kigen.spark.admission import epoch_server
 from kigen.spark.admission.lane import Lane
 from kigen.spark.admission.lane_moves import plan_moves
@@ -32,6 +32,11 @@ CREATE QUERY means DEADLINE 1 SECONDS AS SELECT room, AVG(speed) AS mean, COUNT(
 CREATE QUERY last AS ISTREAM(SELECT id, speed FROM cars [ROWS 10] WHERE speed > 80);
 CREATE QUERY meet AS SELECT c.id AS car, b.id AS bike FROM cars [RANGE 200 MILLISECONDS] AS c, bikes [ROWS 5] AS b
   WHERE c.room = b.room AND c.speed > 80;
+"""
+
+LATE = """
+CREATE STREAM cars (id BIGINT) FROM synthetic (rate = 100, duration = '200 ms', delay = '1 s', id = 'sequence');
+CREATE QUERY last DEADLINE 1 SECONDS AS ISTREAM(SELECT id FROM cars [NOW]);
 """
 
 
@@ -96,6 +101,24 @@ def test_an_epoch_of_length_0_has_one_round(tmp_path: Path) -> None:
         (path,) = round_log.lanes(spec.checkpoint, run.batch)
         assert [entry.last for entry in round_log.read(path)[0]] in ([False, True], [True])
     run.close()
+    check_lines(spec, tmp_path)
+
+
+@pytest.mark.parametrize(("only_slot", "first"), [(False, [False, True]), (True, [True])])
+def test_an_idle_run_stays_in_its_epoch_unless_jobs_wait_for_the_slot(
+    tmp_path: Path, only_slot: bool, first: list[bool]
+) -> None:
+    """Tuples come after ten lengths of an epoch."""
+    spec = spec_of(tmp_path, app=bind(LATE), epoch_us=100_000, lanes=1, only_slot=only_slot)
+    run = Run(spec, tmp_path / "out", (None, {}))
+    assert run.epoch()
+    (path,) = round_log.lanes(spec.checkpoint, 1)
+    ends = [entry.last for entry in round_log.read(path)[0]]
+    assert [*dict.fromkeys(ends)] == first
+    while run.epoch():
+        pass
+    run.close()
+    assert run.sink.metrics.queries["last"].arrived == 20
     check_lines(spec, tmp_path)
 
 

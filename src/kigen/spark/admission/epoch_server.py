@@ -3,7 +3,8 @@
 A worker begins with its epoch, lane and attempt. It gets the rounds that are logged already, which it makes again, and
 then asks for one round after the other. Invariant: only the newest attempt of a lane gets new rounds. The end of an
 epoch is a decision like any other: when the epoch's time is over and no lane would miss a deadline by the pause, when
-it has read so much that a replay would take long, or when nothing is left to do, each lane gets a last round.
+it has read so much that a replay would take long, or when nothing is left to do, each lane gets a last round. The time
+of an epoch begins with its first round: an idle run stays in one epoch.
 
 Lanes that have ended an epoch ask for the next one before Spark does. When all of them have asked, it begins: rounds go
 on while Spark commits the last epoch and plans this one. Invariant: an epoch does not end before Spark has begun it, so
@@ -332,6 +333,9 @@ class EpochServer:
         length_us = self._spec.epoch_us or _STARTING_S * 1e6
         if self._scratch.stopping or self.over:
             return True
+        if self._can_idle and not any(lane.rounds for lane in self._lanes):
+            self._began = time.monotonic()  # there is nothing to commit
+            return False
         if passed_us < length_us and max(lane.epoch_rows for lane in self._lanes) <= LARGEST_EPOCH:
             return False
         can_wait = length_us <= passed_us < _OVERTIME * length_us
@@ -340,6 +344,11 @@ class EpochServer:
         if all(lane.can_reopen for lane in self._lanes):
             self._moves = plan_moves([lane.work_us for lane in self._lanes], passed_us)
         return True
+
+    @property
+    def _can_idle(self) -> bool:
+        """Whether nobody waits for the end of an epoch: no job of Spark's, and no standby, which gets a copy then."""
+        return self._spec.links is None and not self._spec.only_slot
 
     def _report(self, now: bool = False) -> None:
         at = time.monotonic()
