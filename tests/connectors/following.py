@@ -87,13 +87,13 @@ class Followed:
         self.reader = open_source(stream, str(directory), False, 0, str(checkpoint))
         self.now_us = 1_000_000
 
-    def poll(self, most: int = 1000) -> None:
-        """Polls until nothing is left to do; a directory is listed each time."""
+    def poll(self, most: int = 1000, after_us: int = 300_000) -> None:
+        """Polls until nothing is left to do. After the usual time, a directory is listed the next time."""
         for _ in range(most):
             self.now_us += 1000
             if not self.follower.poll(self.now_us):
                 break
-        self.now_us += 300_000
+        self.now_us += after_us
 
     @property
     def end(self) -> int:

@@ -34,8 +34,8 @@ def test_random_appends_rotations_and_restarts(tmp_path: Path, kind: str, seed: 
     known: dict[int, int] = {}  # offset -> record
     begun, rotations = 0, 0  # offset at which the follower began
 
-    def look() -> None:
-        followed.poll()
+    def look(after_us: int = 300_000) -> None:
+        followed.poll(after_us=after_us)
         for offset, number in enumerate(followed.ids(begun, followed.end), begun):
             assert known.setdefault(offset, number) == number, f"offset {offset} was another record before"
         recorded[followed.end] = followed.follower.path.position(followed.end)
@@ -59,7 +59,7 @@ def test_random_appends_rotations_and_restarts(tmp_path: Path, kind: str, seed: 
                 writer.append(log, 2)  # the copy has records that were not found before
                 writer.copy_and_truncate(log, target)
         elif deed < 0.85:
-            look()
+            look(after_us=chance.choice((300_000, 1_000)))
         elif deed < 0.95:
             restart()
             begun = chance.choice(sorted(recorded))
@@ -69,6 +69,7 @@ def test_random_appends_rotations_and_restarts(tmp_path: Path, kind: str, seed: 
     for path in list(writer.rest):
         writer.append(path, 0)
     writer.append(log, 1)
+    look()
     look()
     assert sorted(known.values()) == list(range(writer.count))
     restart()
@@ -92,6 +93,39 @@ def test_a_half_written_line_waits(tmp_path: Path, kind: str) -> None:
     writer.append(log, 0)
     followed.poll()
     assert followed.ids(0, followed.end) == [0, 1, 2]
+
+
+def test_a_change_is_seen_at_once_and_what_was_left_within_a_fifth_of_a_second(tmp_path: Path) -> None:
+    log, old, writer = tmp_path / "s.jsonl", tmp_path / "s.jsonl.1", Writer("jsonl", 1)
+    followed = Followed(stream_of("jsonl", log.name), tmp_path, tmp_path / "checkpoint")
+
+    def found() -> list[int]:
+        followed.poll(after_us=10_000)
+        return followed.ids(0, followed.end)
+
+    assert found() == []
+    writer.append(log, 1)
+    assert found() == [0]
+    writer.append(log, 1)
+    assert found() == [0, 1]
+    writer.rename(log, old)
+    writer.append(log, 1)
+    assert found() == [0, 1, 2]
+    writer.append(old, 1)
+    assert found() == [0, 1, 2], "files that were left are looked at now and then"
+    followed.now_us += 200_000
+    assert found() == [0, 1, 2, 3]
+
+
+def test_while_nothing_changes_no_file_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, writer = tmp_path / "s.jsonl", Writer("jsonl", 1)
+    writer.append(log, 3)
+    followed, opened = Followed(stream_of("jsonl", log.name), tmp_path, tmp_path / "checkpoint"), list[str]()
+    followed.poll(after_us=0)
+    monkeypatch.setattr("kigen.connectors.follow.followed_file.OpenFile", lambda path: opened.append(path))
+    for _ in range(100):
+        followed.poll(after_us=0)
+    assert opened == [], "a tenth of a second"
 
 
 def test_a_last_line_without_an_end_counts_once_another_file_was_begun(tmp_path: Path) -> None:

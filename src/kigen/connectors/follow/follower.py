@@ -3,7 +3,8 @@
 Invariant: every complete record of every file gets one offset, once, and a restart gives it the same one
 (kigen.connectors.follow.visits). A file is left when it has no complete record any more and another one has. A file
 that grows later is visited again. A last line without a line end waits; it counts as a record only if its file did not
-change for `SETTLED_US` and another file was begun since. Cost: see `listing` and `found_records`.
+change for `SETTLED_US` and another file was begun since. Cost: see `listing` and `found_records`; while nothing changes,
+two `stat`s, and a look at all that a path may hold every `LIST_US`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from kigen.connectors.follow.file_identity import HEAD_BYTES, FileId, locate, located
+from kigen.connectors.follow.file_identity import HEAD_BYTES, FileId, locate, located, stat_of
 from kigen.connectors.follow.followed_file import FollowedFile
 from kigen.connectors.follow.found_records import RecordFinder
 from kigen.connectors.follow.listing import Listing
@@ -22,7 +23,8 @@ from kigen.connectors.source_base import Position
 from kigen.connectors.text_files import SETTLED_S
 
 SETTLED_US = int(SETTLED_S * 1e6)
-LIST_US = 200_000  # how often a directory is listed
+LIST_US = 200_000  # how often a directory is listed, and files are looked at that were left
+_Stamp = tuple[int, int, int] | None
 _RECENT = 4  # files that the only file was before: they may still grow
 
 
@@ -50,6 +52,8 @@ class Follower:
         self._passed = _passed(positions)  # visit -> how far a task has read in it
         self._listed: list[tuple[str, os.stat_result]] = []  # files of a directory that are to be looked at
         self._listed_us: int | None = None
+        self._still: list[_Stamp] = []  # what the path and the current file were when there was nothing to do
+        self._looked_us = 0
         first = min(positions, default=0)
         at = positions.get(first)
         if at is None:
@@ -89,7 +93,17 @@ class Follower:
 
     def poll(self, now_us: int) -> bool:
         """Takes one step; returns whether there may be more to do at once."""
-        return self._read(now_us) or self._move_on(now_us)
+        stamps = self._stamps()
+        if stamps == self._still and 0 <= now_us - self._looked_us < LIST_US:
+            return False
+        is_busy = self._read(now_us) or self._move_on(now_us)
+        self._still, self._looked_us = [] if is_busy else stamps, now_us
+        return is_busy
+
+    def _stamps(self) -> list[_Stamp]:
+        """Returns what tells whether the path or the current file has changed."""
+        paths = [self._listing.path] if self._current is None else [self._listing.path, self._current.path]
+        return [_stamp_of(path) for path in dict.fromkeys(paths)]
 
     # --- the current file ------------------------------------------------------------------------------------------
 
@@ -269,6 +283,12 @@ class Follower:
                 self._whole = file
                 return file
         return None
+
+
+def _stamp_of(path: str) -> _Stamp:
+    """Returns inode, size and time of the last change of a file; None if there is none."""
+    stat = stat_of(path)
+    return None if stat is None else (stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
 def _passed(positions: Mapping[int, Position | None]) -> dict[int, Left]:

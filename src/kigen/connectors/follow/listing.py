@@ -17,6 +17,7 @@ class Listing:
 
     def __init__(self, path: str, directory: str, suffixes: tuple[str, ...], by_time: bool) -> None:
         self._path, self.directory, self._suffixes, self._by_time = path, directory, suffixes, by_time
+        self.path = self.full(path)
 
     def full(self, name: str) -> str:
         return os.path.normpath(os.path.join(self.directory, name))
