@@ -26,7 +26,7 @@ from kigen.engine.ingest import pushed_streams
 from kigen.plan.logical import App
 from kigen.plan.paths import conflicts
 
-_POLL_S, _SHOW_S = 0.05, 0.5  # between two looks at the run, and two at its progress
+_SHOW_S = 0.5  # between two looks at the progress
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def run_to_end(engine: Engine, run: Run, stopped: StopRequest) -> None:
         if run.last_change is not changed_before:  # a batch of the old app had to be finished first
             display.say(told_change(run))
         show_at, told = 0.0, run.last_change
-        while run.active and not stopped.wait(_POLL_S):
+        while run.active and not stopped.wait(run.look_every_s):
             if run.last_change is not told:  # by 'kigen add', 'drop' or 'change'
                 told = run.last_change
                 assert told is not None

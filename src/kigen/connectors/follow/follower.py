@@ -3,8 +3,8 @@
 Invariant: every complete record of every file gets one offset, once, and a restart gives it the same one
 (kigen.connectors.follow.visits). A file is left when it has no complete record any more and another one has. A file
 that grows later is visited again. A last line without a line end waits; it counts as a record only if its file did not
-change for `SETTLED_US` and another file was begun since. Cost: see `listing` and `found_records`; while nothing changes,
-two `stat`s, and a look at all that a path may hold every `LIST_US`.
+change for `SETTLED_US` and another file was begun since. Cost: see `listing` and `found_records`; while nothing
+changes, two `stat`s, and a look at all that a path may hold every `LIST_US`.
 """
 
 from __future__ import annotations
