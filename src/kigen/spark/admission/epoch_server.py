@@ -50,7 +50,7 @@ class EpochServer:
         self._lanes: list[Lane] = []
         self._epoch = self._spark_epoch = 0  # the newest epoch, and the newest that Spark has begun
         self._ahead: set[int] = set()  # lanes that wait for the epoch after the newest
-        self._last_rounds: list[list[Round]] = []  # per lane: of the epoch before the newest
+        self._last_rounds: list[list[bytes]] = []  # per lane: of the epoch before the newest, as JSON
         self._started_us = 0  # when live streams began
         self._ready: set[int] = set()  # lanes of a new run whose workers have loaded their kernels
         self._flowing = False  # whether live streams have begun
@@ -79,7 +79,7 @@ class EpochServer:
                 self._started_us = start.started_us if known is None else int(known["started_us"])
                 self._open(start)
             elif self._epoch <= start.seq:
-                self._move([lane.rounds[-1] for lane in self._lanes if lane.rounds])
+                self._move([lane.last for lane in self._lanes if lane.last is not None])
             if self._epoch <= start.seq:
                 self._begin(start.seq + 1)
             self._spark_epoch = start.seq + 1
@@ -96,7 +96,7 @@ class EpochServer:
             raise
 
     def _open_epoch(self, epoch: int) -> None:
-        self._last_rounds = [lane.rounds for lane in self._lanes]
+        self._last_rounds = [lane.logged for lane in self._lanes]
         self._epoch, self._moves, self._ahead = epoch, [], set()
         self._attempts = [-1] * len(self._lanes)
         self._began, self._ending = None, False
@@ -178,8 +178,7 @@ class EpochServer:
         header, _ = wire.receive(connection)
         epoch, place, attempt = int(header["epoch"]), int(header["lane"]), int(header["attempt"])
         if epoch == self._epoch - 1 and self.is_ahead:  # a worker has died after its epoch, before Spark had the state
-            rounds = [entry.to_json() for entry in self._last_rounds[place]]
-            wire.send(connection, {"rounds": rounds, "started_us": self._started_us})
+            self._send_logged(connection, self._last_rounds[place])
             wire.receive(connection)  # until it is done
             return
         self._wait_for(epoch, place)
@@ -195,8 +194,7 @@ class EpochServer:
                     self._gap_us += 0.3 * ((self._began - self._ended_at) * 1e6 - self._gap_us)
         with self._locks[place]:
             lane = self._lanes[place]
-            rounds = [entry.to_json() for entry in lane.rounds]
-            wire.send(connection, {"rounds": rounds, "started_us": self._started_us})
+            self._send_logged(connection, lane.logged)
         started: dict[str, int] | None = None  # with the first round
         while True:
             header, _ = wire.receive(connection)
@@ -226,6 +224,10 @@ class EpochServer:
             if entry.last:
                 return
 
+    def _send_logged(self, connection: Connection, rounds: list[bytes]) -> None:
+        """Sends the rounds that are logged already: each is a part."""
+        wire.send(connection, {"started_us": self._started_us}, rounds)
+
     def _wait_for(self, epoch: int, place: int) -> None:
         """Waits until the next epoch begins, for a lane that has ended the newest one. The last lane begins it."""
         while True:
@@ -244,7 +246,7 @@ class EpochServer:
         """Whether Spark itself must begin what comes after the newest epoch, if anything does."""
         if self.is_ahead or self._broken or self._failed or not self._spec.epoch_us:
             return True
-        moves = any(lane.rounds and lane.rounds[-1].moves for lane in self._lanes)  # lanes must be opened anew
+        moves = any(lane.last is not None and lane.last.moves for lane in self._lanes)  # lanes must be opened anew
         return moves or self._scratch.stopping or self.over
 
     def _await_streams(self, place: int) -> None:
@@ -260,7 +262,7 @@ class EpochServer:
                 self._ready.add(place)
                 if self._flowing:
                     return
-                is_new = self._epoch == 1 and not any(lane.rounds for lane in self._lanes)
+                is_new = self._epoch == 1 and not any(lane.logged for lane in self._lanes)
                 all_ready = not is_new
                 if time.monotonic() >= until or len(self._ready) >= sum(1 for lane in self._lanes if lane.tasks):
                     self._scratch.report_lanes_ready()
@@ -295,13 +297,13 @@ class EpochServer:
                     self._ended_at = time.monotonic()
                     self._report(now=True)
                     moves = {task: to for task, place, to in self._moves if place == lane.place}
-                    return lane.end(at_us, moves), lane.logged
+                    return lane.end(at_us, moves), lane.logged[-1]
                 entry = lane.next(done, at_us, self._scratch.closing)
                 if entry is not None:
                     if not self._spec.epoch_us:
                         self._ending = True  # one round per epoch
                     self._report()
-                    return entry, lane.logged
+                    return entry, lane.logged[-1]
                 wait_s = min(lane.wait_s(at_us), self._left_s())
             done = RoundDone()  # it is told
             lane.news.wait(wait_s)
@@ -333,7 +335,7 @@ class EpochServer:
         length_us = self._spec.epoch_us or _STARTING_S * 1e6
         if self._scratch.stopping or self.over:
             return True
-        if self._can_idle and not any(lane.rounds for lane in self._lanes):
+        if self._can_idle and not any(lane.logged for lane in self._lanes):
             self._began = time.monotonic()  # there is nothing to commit
             return False
         if passed_us < length_us and max(lane.epoch_rows for lane in self._lanes) <= LARGEST_EPOCH:

@@ -63,8 +63,8 @@ class Lane:
         self._scheduling: Scheduling | None = None
         self._events: dict[str, int | None] = {}
         self._log: RoundLog | None = None
-        self.rounds: list[Round] = []  # of this epoch
-        self.logged = b""  # the newest round as JSON
+        self.logged: list[bytes] = []  # the rounds of this epoch as JSON: no objects that garbage collection visits
+        self.last: Round | None = None  # the newest one
         self.epoch_rows = 0  # tuples that this epoch has read
         self._log_rows = self._log_began_us = 0
         self.news = threading.Event()  # set when something may be due before the end of a wait
@@ -77,7 +77,7 @@ class Lane:
 
     def restart(self, started_us: int) -> None:
         """Lets the live streams begin at another time. Only before the first round."""
-        assert not self.rounds, "streams begin before the first round"
+        assert not self.logged, "streams begin before the first round"
         self._sources = self._spec.sources(started_us, {s for task in self.tasks for s in task.streams})
 
     def begin_epoch(self, epoch: int) -> None:
@@ -85,11 +85,11 @@ class Lane:
         if self._log is not None:
             self._log.close()
         self._log = RoundLog(self._spec.checkpoint, epoch, self.place, self._spec.syncs)
-        self.rounds, self.epoch_rows, self._adopted = [], 0, []
+        self.logged, self.last, self.epoch_rows, self._adopted = [], None, 0, []
         self.work_us = dict.fromkeys(self.work_us, 0.0)
         for entry in self._log.before:
             self.pass_by(entry)
-            self._add(entry)
+            self._add(entry, entry.encoded())
 
     def pass_by(self, entry: Round) -> None:
         """Moves the cursors over a round that was decided earlier."""
@@ -116,7 +116,7 @@ class Lane:
     @property
     def ended(self) -> bool:
         """Whether the epoch has ended for this lane."""
-        return bool(self.rounds) and self.rounds[-1].last
+        return self.last is not None and self.last.last
 
     def next(self, done: RoundDone, now_us: int, closing: bool) -> Round | None:
         """Decides the next round; None: nothing is due."""
@@ -127,11 +127,11 @@ class Lane:
         ranges = self._log_ranges(now_us, closing)
         if not taken and not ranges:
             return None
-        return self._admit(Round(len(self.rounds) + 1, now_us, ranges, taken))
+        return self._admit(Round(len(self.logged) + 1, now_us, ranges, taken))
 
     def end(self, now_us: int, moves: dict[str, int] | None = None) -> Round:
         """Ends the epoch. The tasks in `moves` go on in other lanes."""
-        return self._admit(Round(len(self.rounds) + 1, now_us, last=True, moves=moves or {}))
+        return self._admit(Round(len(self.logged) + 1, now_us, last=True, moves=moves or {}))
 
     @property
     def can_reopen(self) -> bool:
@@ -148,12 +148,12 @@ class Lane:
 
     def _admit(self, entry: Round) -> Round:
         assert self._log is not None
-        self.logged = self._log.append(entry)
-        self._add(entry)
+        self._add(entry, self._log.append(entry))
         return entry
 
-    def _add(self, entry: Round) -> None:
-        self.rounds.append(entry)
+    def _add(self, entry: Round, encoded: bytes) -> None:
+        self.logged.append(encoded)
+        self.last = entry
         taken = [*entry.ranges, *(piece for given in entry.taken.values() for piece in given["ranges"])]
         self.epoch_rows += sum(piece["rows"] or 0 for piece in taken)
 
@@ -161,7 +161,7 @@ class Lane:
         scheduling = self._policy
         committed = Committed(done.number, now_us, self._events, done.elapsed_us, done.task_us, done.recording_us)
         scheduling.completed(done.number, now_us, committed)
-        taken = scheduling.next(len(self.rounds) + 1, now_us, self.queues, committed, closing)
+        taken = scheduling.next(len(self.logged) + 1, now_us, self.queues, committed, closing)
         return {queue: given.to_json(later=task_of(queue) != queue) for queue, given in taken.items()}
 
     def _log_ranges(self, now_us: int, closing: bool) -> list[dict[str, Any]]:
@@ -211,7 +211,7 @@ class Lane:
         until_us = scheduling.idle_until_us(now_us, self.queues, self._events)
         longest_s = _LONG_WAIT_S
         if not scheduling.foresees_arrivals or scheduling.awaits_watermarks:
-            silent_us = now_us - (self.rounds[-1].admitted_us if self.rounds else 0)
+            silent_us = now_us - (0 if self.last is None else self.last.admitted_us)
             longest_s = min(_SILENT_WAIT_S, max(_SHORT_WAIT_S, silent_us / 1e6 / 50))
         known_s = longest_s if until_us is None else max(0.0, (until_us - now_us) / 1e6)
         return min(longest_s, max(known_s, _SHORT_WAIT_S if known_s == 0.0 else 0.0))

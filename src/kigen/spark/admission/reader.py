@@ -7,6 +7,7 @@ input of the task. No tuple passes through the reader: workers read the ranges t
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from collections.abc import Iterator
@@ -94,6 +95,7 @@ class AdmissionReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow)
         """Begins the next epoch, unless the run stops or all streams have ended."""
         if self._server is None:
             self._server = EpochServer(self._spec, self._scratch)
+            gc.freeze()  # imported objects are never freed: a collection that visits them holds up all lanes
         if self._server.is_ahead:
             return self._server.begin(start)  # lanes wait for Spark to end it, also if all streams have ended in it
         if self._scratch.stopping and not round_log.is_begun(self._spec.checkpoint, start.seq + 1):

@@ -4,12 +4,14 @@ The input is recorded as references: the ranges of each step, not the tuples. In
 replaying the references gives the kernel as it was after batch `seq`. A new snapshot is taken when the replay would
 outweigh what the kernel holds. So snapshots cost a constant per tuple, whatever the window. A small snapshot is part of
 the manifest. A large one is a file under `chunks/`, named by its content. The sink's process deletes old files.
+References are kept as JSON: an epoch makes thousands per task, and the garbage collector visits every object.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ Ranges = list[dict[str, Any]]
 _TODO = "Restore it from a copy of the checkpoint, or start from the beginning with a new --checkpoint directory"
 # Number of a step, its ranges, and if slices run separately the moves of the later slices.
 Reference = tuple[int, Ranges] | tuple[int, Ranges, Ranges]
+_REFERENCES = ', "references": [%s]}'
 
 
 class ManifestFormatError(ValueError):
@@ -40,7 +43,7 @@ class Manifest:
     seq: int = 0  # the last step
     snapshot: bytes | None = None  # inline
     chunk: str | None = None  # or the file's name
-    references: list[Reference] = field(default_factory=list)  # one per step since the snapshot
+    encoded: list[str] = field(default_factory=list)  # one reference per step since the snapshot, as JSON
     base: int = 0  # the step after which the snapshot was taken
     weight: int = 0  # cost of replaying the references, in tuples
 
@@ -54,21 +57,21 @@ class Manifest:
                 "or a new one"
             )
         inline = None if snapshot is None else bytes(snapshot)
-        return Manifest(int(seq), inline, body["chunk"], body["references"], body["base"], body["weight"])
+        encoded = [json.dumps(reference) for reference in body["references"]]
+        return Manifest(int(seq), inline, body["chunk"], encoded, body["base"], body["weight"])
 
     def to_state(self) -> tuple[int, str, bytes | None]:
-        body = {
-            "v": FORMAT,
-            "chunk": self.chunk,
-            "references": self.references,
-            "base": self.base,
-            "weight": self.weight,
-        }
-        return self.seq, json.dumps(body), self.snapshot
+        body = json.dumps({"v": FORMAT, "chunk": self.chunk, "base": self.base, "weight": self.weight})
+        return self.seq, body[:-1] + _REFERENCES % ", ".join(self.encoded), self.snapshot
+
+    @property
+    def references(self) -> Iterator[Reference]:
+        """Yields the input of each step since the snapshot."""
+        yield from map(json.loads, self.encoded)
 
     def add_step(self, seq: int, ranges: Ranges, rows: int, slices: Ranges | None = None) -> None:
         self.seq = seq
-        self.references.append((seq, ranges) if slices is None else (seq, ranges, slices))
+        self.encoded.append(json.dumps((seq, ranges) if slices is None else (seq, ranges, slices)))
         self.weight += rows + STEP_WEIGHT
 
     def oldest_needed(self, ranges: Ranges) -> dict[str, int]:
@@ -86,7 +89,7 @@ class Manifest:
         return self.weight > max(REPLAYED * tuples_held, LEAST_WEIGHT)
 
     def take_snapshot(self, data: bytes, chunks: Path, inline_bytes: int, sync: bool = True) -> None:
-        self.references, self.base, self.weight = [], self.seq, 0
+        self.encoded, self.base, self.weight = [], self.seq, 0
         if len(data) <= inline_bytes:
             self.snapshot, self.chunk = data, None
             return

@@ -6,6 +6,7 @@ in each epoch.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count, takewhile
@@ -34,6 +35,9 @@ class Round:
 
     def to_json(self) -> Json:
         return self.__dict__
+
+    def encoded(self) -> bytes:
+        return json.dumps(self.to_json()).encode()
 
     @staticmethod
     def from_json(value: Json) -> Round:

@@ -40,7 +40,7 @@ class RoundLog:
 
     def append(self, entry: Round) -> bytes:
         """Logs a round. Returns its JSON, which is long if the round has many tasks."""
-        text = json.dumps(entry.to_json()).encode()
+        text = entry.encoded()
         self._file.write(b"%08x %s\n" % (zlib.crc32(text), text))
         return text
 

@@ -52,11 +52,11 @@ def run_epoch(
     try:
         with wire.connect(payload["admission"], key) as admission:
             wire.send(admission, {**about, "tasks": payload["tasks"]})
-            found, _ = wire.receive(admission)
-            if "rounds" not in found:
+            found, logged = wire.receive(admission)
+            if "started_us" not in found:
                 raise LaneLost(f"lane {payload['lane'] + 1} is run by another attempt")
             payload = {**payload, "started_us": found["started_us"]}
-            rounds = [Round.from_json(entry) for entry in found["rounds"]]
+            rounds = [Round.from_json(json.loads(text)) for text in logged]
             with Delivery(spec.sink, key, about) as delivery:
                 loop = LaneLoop(spec, payload, LaneState.of(state), encoders, delivery)
                 try:
