@@ -38,7 +38,8 @@ class PartitionedParquetSink(ParquetSink):
 
     def open(self, position: SinkPosition | None) -> None:
         make_directories(self.path, self.syncs)
-        self._waiting, self._parts = [], 0 if position is None else int(position["parts"])
+        self._waiting.take()
+        self._parts = 0 if position is None else int(position["parts"])
         found: set[int] = set()
         for folder, _, names in os.walk(self.path):
             for name in names:
@@ -63,14 +64,13 @@ class PartitionedParquetSink(ParquetSink):
     def _flush(self) -> None:
         if not self._waiting:
             return
-        rows = pa.concat_tables([self._encoder.typed(table) for table in self._waiting]).combine_chunks()
+        rows = pa.concat_tables([self._encoder.typed(table) for table in self._waiting.take()]).combine_chunks()
         number, kept = self._parts, [name for name in rows.column_names if name not in self._keys]
         names, codes = _partitions(rows.select(self._keys))
         order = np.argsort(codes, kind="stable")
         ends = np.searchsorted(codes[order], np.arange(len(names)), side="right")
         for name, begin, end in zip(names, [0, *ends], ends, strict=False):
             self._write_file(os.path.join(self.path, name), number, rows.select(kept).take(order[begin:end]))
-        self._waiting = []
         self._parts += 1
 
     def _write_file(self, folder: str, number: int, rows: pa.Table) -> None:

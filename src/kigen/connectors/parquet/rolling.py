@@ -78,7 +78,7 @@ class RollingParquetSink(ParquetSink):
         if self._pieces:
             self._place(self._merged())
             self._pieces = 0
-        self._waiting = []
+        self._waiting.take()
 
     def _age_us(self) -> int:
         return round(self._clock() * 1e6) - self._since_us
@@ -91,13 +91,12 @@ class RollingParquetSink(ParquetSink):
         self._encoder.syncs = self.syncs
         temporary = f"{self._piece(self._pieces)}.tmp"
         piece = self._encoder.start(temporary)
-        for table in self._waiting:
+        for table in self._waiting.take():
             piece.add(table)
         piece.finish()
         move(temporary, self._piece(self._pieces), self.syncs)
         self._bytes += os.path.getsize(self._piece(self._pieces))
         self._pieces += 1
-        self._waiting = []
 
     def _piece(self, number: int) -> str:
         return os.path.join(self.path, f".piece-{self._parts:05d}-{number:05d}.parquet")

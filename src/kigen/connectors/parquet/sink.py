@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-from itertools import groupby
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kigen.connectors.encoding import Encoder, Encoding, output_columns, times_of
+from kigen.connectors.parquet.waiting_rows import WaitingRows
 from kigen.connectors.sink_base import Sink, SinkPosition
 from kigen.connectors.source_base import InputError
 from kigen.durable import WrittenFile, make_directories, move, remove, sync_directory
@@ -83,8 +83,7 @@ class ParquetSink(Sink):
         super().__init__(schema, is_stream, changes)
         self.path = os.path.normpath(path)
         self._encoder = ParquetEncoder(schema, is_stream, changes)
-        self._waiting: list[pa.Table] = []
-        self._waiting_bytes = 0
+        self._waiting = WaitingRows()
         self._parts = 0
         self._renamed = False  # whether a part was renamed since the directory was last synced
 
@@ -95,7 +94,7 @@ class ParquetSink(Sink):
     def open(self, position: SinkPosition | None) -> None:
         """Removes only files named like parts; other files in the directory stay."""
         make_directories(self.path, self.syncs)
-        self._waiting, self._waiting_bytes = [], 0
+        self._waiting.take()
         self._parts = 0 if position is None else int(position["parts"])
         for name in os.listdir(self.path):
             part = PART.fullmatch(name)
@@ -112,10 +111,8 @@ class ParquetSink(Sink):
             sync_directory(self.path)
 
     def write(self, table: pa.Table) -> None:
-        if table.num_rows:
-            self._waiting.append(table)
-            self._waiting_bytes += table.nbytes
-        if self._waiting_bytes > _LARGEST_WAITING:
+        self._waiting.add(table)
+        if self._waiting.bytes > _LARGEST_WAITING:
             self._flush()
 
     def encoder(self) -> Encoder:
@@ -142,11 +139,9 @@ class ParquetSink(Sink):
         temporary = os.path.join(self.path, f".part-{self._parts:05d}.parquet.tmp")
         self._encoder.syncs = self.syncs
         part = self._encoder.start(temporary)
-        for _, tables in groupby(self._waiting, key=lambda table: table.schema):  # rounds give a few rows each
-            together = list(tables)
-            part.add(together[0] if len(together) == 1 else pa.concat_tables(together).combine_chunks())
+        for table in self._waiting.take():
+            part.add(table)
         part.finish()
-        self._waiting, self._waiting_bytes = [], 0
         self._place(temporary)
 
     def _part(self, number: int) -> str:
