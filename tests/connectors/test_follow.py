@@ -117,6 +117,21 @@ def test_a_change_is_seen_at_once_and_what_was_left_within_a_fifth_of_a_second(t
     assert found() == [0, 1, 2, 3]
 
 
+def test_a_new_file_of_a_directory_is_seen_within_a_fifth_of_a_second(tmp_path: Path) -> None:
+    """A change shortly before the listing is due does not delay it."""
+    writer, folder = Writer("jsonl", 1), tmp_path / "incoming"
+    folder.mkdir()
+    writer.append(folder / "a.jsonl", 1)
+    followed = Followed(stream_of("jsonl", "incoming/*.jsonl"), tmp_path, tmp_path / "checkpoint")
+    followed.poll(after_us=190_000)
+    followed.poll(after_us=5_000)
+    writer.append(folder / "b.jsonl", 1)
+    followed.poll(after_us=5_000)
+    assert followed.ids(0, followed.end) == [0], "the directory was listed not long ago"
+    followed.poll()
+    assert followed.ids(0, followed.end) == [0, 1]
+
+
 def test_while_nothing_changes_no_file_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, writer = tmp_path / "s.jsonl", Writer("jsonl", 1)
     writer.append(log, 3)

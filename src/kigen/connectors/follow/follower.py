@@ -94,11 +94,16 @@ class Follower:
     def poll(self, now_us: int) -> bool:
         """Takes one step; returns whether there may be more to do at once."""
         stamps = self._stamps()
-        if stamps == self._still and 0 <= now_us - self._looked_us < LIST_US:
+        if stamps == self._still and not self._is_due(now_us):
             return False
         is_busy = self._read(now_us) or self._move_on(now_us)
         self._still, self._looked_us = [] if is_busy else stamps, now_us
         return is_busy
+
+    def _is_due(self, now_us: int) -> bool:
+        """Whether to look at all that the path may hold, or another reader has begun the next visit."""
+        looked_us = self._looked_us if self._listed_us is None else self._listed_us
+        return not 0 <= now_us - looked_us < LIST_US or self._visits.after(self._number) is not None
 
     def _stamps(self) -> list[_Stamp]:
         """Returns what tells whether the path or the current file has changed."""

@@ -1,6 +1,6 @@
 """Runs a follower in a thread on the driver, so that records get the time at which they came, not that of a batch.
 
-Invariant: an error of the follower ends the thread and is raised by the next question. Cost: a `stat` per `POLL_S`
+Invariant: an error of the follower ends the thread and is raised by the next question. Cost: two `stat`s per `POLL_S`
 while nothing happens. Reading pauses while `AHEAD_ROWS` records wait that admission has not asked for.
 """
 
