@@ -56,7 +56,12 @@ def test_a_slot_stays_free(tmp_path: Path) -> None:
 
 def test_a_spark_with_one_slot_gets_short_epochs(tmp_path: Path) -> None:
     spec = lanes_on("local[1]", tmp_path)
-    assert (spec.lanes, spec.epoch_us, spec.only_slot) == (1, SINGLE_SLOT_EPOCH_US, True)
+    assert (spec.lanes, spec.epoch_us, spec.holds_all_slots) == (1, SINGLE_SLOT_EPOCH_US, True)
+
+
+def test_a_checkpoint_whose_lanes_hold_all_slots_does_not_idle(tmp_path: Path) -> None:
+    assert not lanes_on("local[4]", tmp_path, lanes=3).holds_all_slots
+    assert lanes_on("local[3]", tmp_path).holds_all_slots, "a feed or a refreshed table would wait for ever"
 
 
 def test_workers_of_a_cluster_reach_admission_by_the_drivers_address(tmp_path: Path) -> None:

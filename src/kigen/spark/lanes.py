@@ -55,4 +55,4 @@ def in_lanes(spark: SparkSession, spec: RunSpec) -> RunSpec:
     if not str(spark.sparkContext.master).startswith("local"):
         host = spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1")
     epoch_us = min(spec.epoch_us, SINGLE_SLOT_EPOCH_US) if free == 1 else spec.epoch_us
-    return replace(spec, lanes=lanes, host=host, epoch_us=epoch_us, only_slot=free == 1)
+    return replace(spec, lanes=lanes, host=host, epoch_us=epoch_us, holds_all_slots=lanes >= free)

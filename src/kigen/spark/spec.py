@@ -55,7 +55,7 @@ class RunSpec:
     tick_us: int = 250_000  # with `links`: how often watermarks are sent to other nodes at least
     syncs: bool = True  # whether committed batches outlive a power cut, not only a kill
     epoch_us: int = 0  # length of an epoch of live streams; 0: one round per epoch
-    only_slot: bool = False  # whether Spark runs one task at a time: its other jobs wait for the end of an epoch
+    holds_all_slots: bool = False  # whether no slot is left for other jobs: they wait for the end of an epoch
     # Number of lanes. Once the run begins, 0 means no lanes: each batch is one round, and Spark hands it to the tasks.
     lanes: int = 0
     host: str | None = None  # the driver's address, for workers on other machines; None: all are on this machine

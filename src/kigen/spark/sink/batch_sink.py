@@ -249,7 +249,7 @@ class BatchSink:
         self._log.append(record, self._spec.syncs)
         with self.lock:
             self.record = record
-        self._rounds.drop()
+        self._rounds.drop(self._writer.pool)
         self._epoch, self._rounds = EpochProgress(batch + 1), RoundRecords(self._spec.checkpoint, batch + 1)
         self._notes = []
         self._committed(notes)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Collection
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from pathlib import Path
@@ -82,10 +83,10 @@ class RoundRecords:
             self._file.close()
             self._file = None
 
-    def drop(self) -> None:
-        """Removes the file: the sink log has the whole epoch."""
+    def drop(self, pool: Executor) -> None:
+        """Removes the file: the sink log has the whole epoch. That takes a while if it is long, and nothing waits."""
         self.close()
-        remove(self._path)
+        pool.submit(remove, self._path)
 
 
 def rewrite_positions(checkpoint: str | Path, forgotten: Collection[str], sync: bool) -> None:
