@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
+import threading
 import time
 from itertools import count
 from pathlib import Path
@@ -20,6 +21,7 @@ from kigen.spark.operator.lane import lane_runner
 from kigen.spark.operator.lane.lane_loop import LaneLost
 from kigen.spark.operator.lane.lane_runner import LaneRunner
 from kigen.spark.rounds import round_log
+from kigen.spark.scratch import Scratch
 from kigen.spark.spec import RunSpec
 
 APP = """
@@ -104,12 +106,12 @@ def test_an_epoch_of_length_0_has_one_round(tmp_path: Path) -> None:
     check_lines(spec, tmp_path)
 
 
-@pytest.mark.parametrize(("only_slot", "first"), [(False, [False, True]), (True, [True])])
+@pytest.mark.parametrize(("holds_all_slots", "first"), [(False, [False, True]), (True, [True])])
 def test_an_idle_run_stays_in_its_epoch_unless_jobs_wait_for_the_slot(
-    tmp_path: Path, only_slot: bool, first: list[bool]
+    tmp_path: Path, holds_all_slots: bool, first: list[bool]
 ) -> None:
     """Tuples come after ten lengths of an epoch."""
-    spec = spec_of(tmp_path, app=bind(LATE), epoch_us=100_000, lanes=1, only_slot=only_slot)
+    spec = spec_of(tmp_path, app=bind(LATE), epoch_us=100_000, lanes=1, holds_all_slots=holds_all_slots)
     run = Run(spec, tmp_path / "out", (None, {}))
     assert run.epoch()
     (path,) = round_log.lanes(spec.checkpoint, 1)
@@ -119,6 +121,45 @@ def test_an_idle_run_stays_in_its_epoch_unless_jobs_wait_for_the_slot(
         pass
     run.close()
     assert run.sink.metrics.queries["last"].arrived == 20
+    check_lines(spec, tmp_path)
+
+
+def test_streams_of_a_new_run_begin_when_they_are_released(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path)
+    run, scratch, ended = Run(spec, tmp_path / "out", (None, {})), Scratch(spec.scratch), list[bool]()
+    scratch.hold_streams()
+    thread = threading.Thread(target=lambda: ended.append(run.epoch()))
+    thread.start()
+    until = time.monotonic() + 20
+    while not scratch.lanes_ready and time.monotonic() < until:
+        time.sleep(0.005)
+    assert scratch.lanes_ready, "all lanes have loaded their kernels"
+    time.sleep(0.2)
+    assert not any(round_log.read(path)[0] for path in round_log.lanes(spec.checkpoint, 1)), "streams are held"
+    released_us = time.time_ns() // 1000
+    scratch.release_streams()
+    thread.join(20)
+    assert ended == [True]
+    first = round_log.first_offset(spec.checkpoint)
+    assert first is not None
+    assert first["started_us"] >= released_us, "no tuple has waited"
+    while run.epoch():
+        pass
+    run.close()
+    check_lines(spec, tmp_path)
+
+
+def test_a_run_that_continues_is_not_held(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path)
+    run = Run(spec, tmp_path / "out", (None, {}))
+    assert run.epoch()
+    committed = run.offset, run.states
+    run.close()
+    again = Run(spec_of(tmp_path), tmp_path / "out", committed)
+    Scratch(again.spec.scratch).hold_streams()
+    while again.epoch():
+        pass
+    again.close()
     check_lines(spec, tmp_path)
 
 

@@ -285,7 +285,8 @@ class Run(ChangeableRun):
         self._tables.start(spark, self.frames, lambda text: self.notify(text))
         self._sink.start_clock()
         self._pipeline = Pipeline(spark, self._spec, self._sink, ready)
-        self._sink.start_clock()
+        if ready is not None:
+            self._sink.start_clock()  # it may have waited for other nodes
         if not self._flowing:
             self._began = time.monotonic()
         if self.ingest is not None and spark_streams(self.app):

@@ -22,6 +22,8 @@ from kigen.spark.admission.source import FORMAT_NAME, KigenSource
 from kigen.spark.lanes import in_lanes
 from kigen.spark.operator import group_step, manifest, result_rows
 from kigen.spark.operator.outbox import encode_encoders
+from kigen.spark.rounds import round_log
+from kigen.spark.scratch import Scratch
 from kigen.spark.session.start import own_settings, quiet
 from kigen.spark.sink.batch_sink import BatchSink
 from kigen.spark.spec import RunSpec
@@ -40,8 +42,9 @@ _LOST_CONNECTION = (Py4JNetworkError, ConnectionError, EOFError)
 class Pipeline:
     """A running streaming query. It is started again if a Python worker was too slow to start.
 
-    `ready` is called when only the streams are missing: with lanes, when their workers have loaded the kernels. It may
-    wait for other nodes; the streams begin when it returns.
+    `ready` is called when only the streams are missing. It may wait for other nodes; the streams of a new run begin
+    when it returns. In a new run with lanes, their workers have loaded the kernels by then. A run that continues has
+    rounds to make again first, and others may wait for their results.
     """
 
     def __init__(
@@ -55,20 +58,30 @@ class Pipeline:
         self.lost = False  # whether Spark's Java process has stopped to answer
         self._tries = 1
         self._asked_s = 0.0  # when Spark last said that the query is active
-        if ready is not None and not spec.lanes:
-            ready()
-        elif ready is not None:
+        held = ready is not None and spec.lanes > 0 and not round_log.epochs(spec.checkpoint)
+        if held:
             sink.scratch.hold_streams()
-        self._query = self._start()
-        if ready is not None and spec.lanes:
-            self._await_lanes(sink)
+        elif ready is not None:
             ready()
-            sink.scratch.release_streams()
+        self._query = self._start()
+        if held and ready is not None:
+            self._release(sink.scratch, ready)
 
-    def _await_lanes(self, sink: BatchSink) -> None:
+    def _release(self, scratch: Scratch, ready: Callable[[], None]) -> None:
+        """Lets the streams begin when the lanes are ready and `ready` has returned."""
+        try:
+            self._await_lanes(scratch)
+            ready()
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            scratch.release_streams()
+
+    def _await_lanes(self, scratch: Scratch) -> None:
         """Waits until the workers of all lanes are ready, or one is late, or the query has failed."""
         until = time.monotonic() + _STARTING_S
-        while not sink.scratch.lanes_ready and self.seems_active and time.monotonic() < until:
+        while not scratch.lanes_ready and self.seems_active and time.monotonic() < until:
             time.sleep(_LOOK_S)
 
     @property

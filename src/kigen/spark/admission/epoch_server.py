@@ -53,6 +53,7 @@ class EpochServer:
         self._last_rounds: list[list[bytes]] = []  # per lane: of the epoch before the newest, as JSON
         self._started_us = 0  # when live streams began
         self._ready: set[int] = set()  # lanes of a new run whose workers have loaded their kernels
+        self._reported_ready = False  # whether the command knows it
         self._flowing = False  # whether live streams have begun
         self._attempts: list[int] = []  # newest attempt per lane in this epoch
         self._began: float | None = None  # when the first worker asked
@@ -263,17 +264,17 @@ class EpochServer:
                 if self._flowing:
                     return
                 is_new = self._epoch == 1 and not any(lane.logged for lane in self._lanes)
-                all_ready = not is_new
-                if time.monotonic() >= until or len(self._ready) >= sum(1 for lane in self._lanes if lane.tasks):
+                all_ready = len(self._ready) >= sum(1 for lane in self._lanes if lane.tasks)
+                if (all_ready or time.monotonic() >= until) and not self._reported_ready:
                     self._scratch.report_lanes_ready()
-                    all_ready = True
+                    self._reported_ready = True
                 ends = self._broken or self._failed or self._scratch.stopping
-                if ends or (all_ready and not self._scratch.holding):
+                if ends or not is_new or (self._reported_ready and not self._scratch.holding):
                     if is_new:
                         self._start_streams()
                     self._flowing, self._began = True, time.monotonic()
                     return
-            time.sleep(_AHEAD_S)
+            time.sleep(_LATE_S if self._reported_ready else _AHEAD_S)
 
     def _start_streams(self) -> None:
         first = round_log.first_offset(self._spec.checkpoint)
@@ -350,7 +351,7 @@ class EpochServer:
     @property
     def _can_idle(self) -> bool:
         """Whether nobody waits for the end of an epoch: no job of Spark's, and no standby, which gets a copy then."""
-        return self._spec.links is None and not self._spec.only_slot
+        return self._spec.links is None and not self._spec.holds_all_slots
 
     def _report(self, now: bool = False) -> None:
         at = time.monotonic()
