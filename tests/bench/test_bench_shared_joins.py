@@ -13,7 +13,13 @@ import pytest
 from kigen_lab.bench.shared_joins.app import Family, make_data, stream_table
 from kigen_lab.bench.shared_joins.benchmark import SharedJoinsBench, SharedJoinsSettings, shared_joins_settings
 from kigen_lab.bench.shared_joins.kernel import run_family
-from kigen_lab.bench.shared_joins.overload import OverloadCell, OverloadSettings, overload_figures, wrong_counts
+from kigen_lab.bench.shared_joins.overload import (
+    LOADS,
+    OverloadCell,
+    OverloadSettings,
+    overload_figures,
+    wrong_counts,
+)
 from kigen_lab.bench.shared_joins.overload_report import draw_overload, overload_table
 from kigen_lab.bench.shared_joins.report import draw_shared_joins, shared_joins_table
 from rich.console import Console
@@ -91,13 +97,20 @@ def overload_cell(policy: str, dropped: list[int], finished: bool = True) -> dic
     return OverloadCell(policy, [{"queries": queries, "finished": finished}]).to_json()
 
 
-def test_the_overloaded_app_is_sliced_and_has_too_much_to_do() -> None:
+@pytest.mark.parametrize("load", LOADS)
+def test_the_overloaded_app_is_sliced_and_has_too_much_to_do(load: str) -> None:
     settings = OverloadSettings()
-    app = bind(settings.app(3))
+    app = bind(settings.app(load, 3))
     assert settings.load == 1.6
+    assert sum(query.cost_us for query in app.queries) == pytest.approx(settings.cost_us, abs=2)
     assert [len(join_slices(task)) for task in extract_tasks(app)] == [1]
     assert why_together(extract_tasks(app)[0], app) is None
-    assert settings.app(0) != settings.app(1), "each trial has other arrivals"
+    assert settings.app(load, 0) != settings.app(load, 1), "each trial has other arrivals"
+
+
+def test_costs_by_window_are_those_of_what_a_slice_adds() -> None:
+    assert OverloadSettings().costs_us("by window") == [333, 333, 6_000, 13_333]
+    assert OverloadSettings().costs_us("equal") == [5_000] * 4
 
 
 def test_overload_figures_table_and_picture(tmp_path: Path) -> None:
@@ -116,7 +129,8 @@ def test_overload_figures_table_and_picture(tmp_path: Path) -> None:
     assert wrong_counts(cells) == []
     machine = {"cores": 2, "processor": "p", "date": "d"}
     settings = {"windows_s": (1, 2, 20, 60), "load": 1.6, "buffer": 200, "seconds": 40, "trials": 1}
-    result = {"machine": machine, "settings": settings, "cells": cells, "figures": figures, "warnings": []}
+    load = {"costs": "equal", "costs_us": [5_000] * 4, "cells": cells, "figures": figures, "warnings": []}
+    result = {"machine": machine, "settings": settings, "loads": [load, {**load, "costs": "by window"}]}
     console = Console(file=io.StringIO(), width=200)
     console.print(overload_table(result))
     told = console.file.getvalue()

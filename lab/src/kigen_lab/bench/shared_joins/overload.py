@@ -1,15 +1,18 @@
 """Measures what policies drop when the work of a shared join does not fit: `kigen bench shared-joins --overload`.
 
-Four queries over the join of two live streams differ in their windows. Each burns the same CPU time per tuple, together
-1.6 times what one lane has, and a BUFFER bounds what may wait. Policies take turns within each trial, and each trial
-begins with another one. Every tuple counts once per query: it is processed or dropped. BUFFER bounds what waits, not
-what a round has taken, so a policy with long rounds has more room.
+Four queries over the join of two live streams differ in their windows. Together they burn 1.6 times what one lane has,
+and a BUFFER bounds what may wait. There are two loads. "by window": a slice costs in proportion to the part of the
+window that it adds, as in the paper, where a tuple is compared with all tuples of the window. "equal": each query costs
+the same, whatever its window, as if the work were done on results. Policies take turns within each trial, and each
+trial begins with another one. Every tuple counts once per query: it is processed or dropped. BUFFER bounds what waits,
+not what a round has taken, so a policy with long rounds has more room.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,6 +23,7 @@ from kigen_lab.bench.worker import Contestant
 from kigen_lab.bench.workspace import workspace
 
 POLICIES = ("fifo", "mqt", "mandf", "admandf", "salvage")
+LOADS = ("by window", "equal")
 NARROW_S = 2  # windows up to this length are to lose nothing under mqt
 _WARM_S = 3
 MOST_ABOVE = 1.05  # drops of admandf over those of the better of fifo and mqt
@@ -30,11 +34,12 @@ class OverloadSettings:
     """What `kigen bench shared-joins --overload` measures."""
 
     policies: tuple[str, ...] = POLICIES
+    loads: tuple[str, ...] = LOADS
     windows_s: tuple[int, ...] = (1, 2, 20, 60)
     rate: int = 40  # tuples per second and stream
-    cost_us: int = 5_000  # CPU time per tuple and query
-    buffer: int = 200  # tuples per stream that may wait
-    seconds: int = 40
+    cost_us: int = 20_000  # CPU time per tuple, over all queries
+    buffer: int = 40  # tuples per stream that may wait
+    seconds: int = 60
     trials: int = 3
     lifetime: str = "dt"
     out: Path = Path("out/bench")
@@ -42,9 +47,16 @@ class OverloadSettings:
     @property
     def load(self) -> float:
         """Work that arrives, over what one lane can do."""
-        return 2 * self.rate * self.cost_us * len(self.windows_s) / 1e6
+        return 2 * self.rate * self.cost_us / 1e6
 
-    def app(self, seed: int) -> str:
+    def costs_us(self, load: str) -> list[int]:
+        """Returns the CPU time per tuple of each query, beyond that of the queries with shorter windows."""
+        if load == "equal":
+            return [self.cost_us // len(self.windows_s)] * len(self.windows_s)
+        added_s = [after - before for before, after in pairwise((0, *self.windows_s))]
+        return [round(self.cost_us * length / self.windows_s[-1]) for length in added_s]
+
+    def app(self, load: str, seed: int) -> str:
         """Returns the text of the app. `seed` changes the arrivals."""
         columns = "k = 'uniform(0, 20)', v = 'sequence'"
         streams = [
@@ -53,16 +65,16 @@ class OverloadSettings:
             for side, name in enumerate("ab")
         ]
         queries = [
-            f"CREATE QUERY q{i} COST {self.cost_us} MICROSECONDS AS ISTREAM(SELECT a.v AS x, b.v AS y "
+            f"CREATE QUERY q{i} COST {cost_us} MICROSECONDS AS ISTREAM(SELECT a.v AS x, b.v AS y "
             f"FROM a [RANGE {w} SECONDS], b [RANGE {w} SECONDS] WHERE a.k = b.k);"
-            for i, w in enumerate(self.windows_s)
+            for i, (w, cost_us) in enumerate(zip(self.windows_s, self.costs_us(load), strict=True))
         ]
         return "\n".join(streams + queries)
 
 
 @dataclass
 class OverloadCell:
-    """The runs of one policy."""
+    """The runs of one policy under one load."""
 
     policy: str
     trials: list[dict[str, Any]] = field(default_factory=list)
@@ -91,32 +103,41 @@ class OverloadBench:
 
     @property
     def steps(self) -> int:
-        return len(self.settings.policies) * self.settings.trials
+        return len(self.settings.loads) * len(self.settings.policies) * self.settings.trials
 
     def run(self, advance: Callable[[], None]) -> dict[str, Any]:
         s, machine = self.settings, describe_machine()
-        cells = {policy: OverloadCell(policy) for policy in s.policies}
+        cells = {(load, policy): OverloadCell(policy) for load in s.loads for policy in s.policies}
         with (
             workspace(s.out) as work,
             Contestant("kigen_lab.bench.shared_joins.spark_side", work / "overload.log") as side,
         ):
             fixed = {"lifetime": s.lifetime, "out": str(work / "rows")}
             self._say("warming up")
-            side.ask(do="overload", text=replace(s, seconds=_WARM_S).app(0), policy="mqt", **fixed)
+            side.ask(do="overload", text=replace(s, seconds=_WARM_S).app(s.loads[0], 0), policy="mqt", **fixed)
             for trial in range(s.trials):
-                for place in range(len(s.policies)):
-                    policy = s.policies[(place + trial) % len(s.policies)]
-                    self._say(f"{policy}, trial {trial + 1}")
-                    cells[policy].trials.append(side.ask(do="overload", text=s.app(trial), policy=policy, **fixed))
-                    advance()
-        told = [cell.to_json() for cell in cells.values()]
+                for load in s.loads:
+                    for place in range(len(s.policies)):
+                        policy = s.policies[(place + trial) % len(s.policies)]
+                        self._say(f"costs {load}: {policy}, trial {trial + 1}")
+                        ran = side.ask(do="overload", text=s.app(load, trial), policy=policy, **fixed)
+                        cells[load, policy].trials.append(ran)
+                        advance()
         return {
             "bench": "shared-joins-overload",
             "machine": machine,
             "settings": {**asdict(s), "out": str(s.out), "load": s.load},
-            "cells": told,
-            "figures": overload_figures(told, s.windows_s),
-            "warnings": wrong_counts(told),
+            "loads": [self._told(load, [cells[load, policy].to_json() for policy in s.policies]) for load in s.loads],
+        }
+
+    def _told(self, load: str, cells: list[dict[str, Any]]) -> dict[str, Any]:
+        s = self.settings
+        return {
+            "costs": load,
+            "costs_us": s.costs_us(load),
+            "cells": cells,
+            "figures": overload_figures(cells, s.windows_s),
+            "warnings": wrong_counts(cells),
         }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +23,27 @@ def overload_table(result: dict[str, Any]) -> RenderableType:
         f"{machine['cores']} cores ({machine['processor']}), {machine['date']}; medians of {settings['trials']}; "
         f"load {settings['load']:g}, BUFFER {settings['buffer']}, {settings['seconds']} s"
     )
-    table = Table(title="tuples dropped, and p50 of latency in seconds, by window", title_justify="left", box=SIMPLE)
+    loads = [_table_of(load, settings["windows_s"]) for load in result["loads"]]
+    return Group(Text(about, style="dim"), *loads)
+
+
+def _table_of(load: dict[str, Any], windows_s: Sequence[int]) -> RenderableType:
+    costs = ", ".join(f"{us / 1000:.2g}" for us in load["costs_us"])
+    title = f"costs {load['costs']} ({costs} ms per tuple): tuples dropped, and p50 of latency in seconds, by window"
+    table = Table(title=title, title_justify="left", box=SIMPLE)
     table.add_column("policy")
     table.add_column("tuples", justify="right")
-    for window in settings["windows_s"]:
+    for window in windows_s:
         table.add_column(f"dropped, {window} s", justify="right")
     table.add_column("in all", justify="right")
-    for window in settings["windows_s"]:
+    for window in windows_s:
         table.add_column(f"p50, {window} s", justify="right")
-    for cell in result["cells"]:
+    for cell in load["cells"]:
         dropped = [f"{count:,.0f}" for count in cell["dropped"]]
         latency = [f"{ms / 1000:.2f}" for ms in cell["p50_ms"]]
         table.add_row(cell["policy"], f"{cell['tuples']:,.0f}", *dropped, f"{cell['dropped_in_all']:,.0f}", *latency)
-    warnings = (Text(f"WARNING {text}", style="bold red") for text in result["warnings"])
-    return Group(Text(about, style="dim"), table, *_figures(result["figures"]), *warnings)
+    warnings = (Text(f"WARNING {text}", style="bold red") for text in load["warnings"])
+    return Group(table, *_figures(load["figures"]), *warnings)
 
 
 def _figures(figures: dict[str, Any]) -> list[Text]:
@@ -60,23 +68,26 @@ def _yes(met: bool) -> str:
 
 
 def draw_overload(result: dict[str, Any], target: Path) -> None:
-    """Draws drops (left) and p50 of latency (right): a bar per window for each policy."""
+    """Draws drops (left) and p50 of latency (right), a row for each load: a bar per window for each policy."""
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, 2, figsize=(9.6, 4.0))
-    cells, windows = result["cells"], result["settings"]["windows_s"]
+    loads, windows = result["loads"], result["settings"]["windows_s"]
+    figure, rows = pyplot.subplots(len(loads), 2, figsize=(9.6, 3.6 * len(loads)), squeeze=False)
     width = 0.8 / len(windows)
-    for place, window in enumerate(windows):
-        at = [number + (place - (len(windows) - 1) / 2) * width for number in range(len(cells))]
-        style = {"label": f"{window} s", "color": _COLORS[place % len(_COLORS)]}
-        axes[0].bar(at, [100 * cell["dropped"][place] / max(1, cell["tuples"]) for cell in cells], width, **style)
-        axes[1].bar(at, [cell["p50_ms"][place] / 1000 for cell in cells], width, **style)
-    for axis, label in zip(axes, ("tuples dropped, %", "p50 of latency, s"), strict=True):
-        axis.set_xticks(range(len(cells)), [cell["policy"] for cell in cells])
-        axis.set_ylabel(label)
-        axis.legend(title="window", fontsize=8, title_fontsize=8, frameon=False)
-        axis.grid(axis="y", color="#dddde6", linewidth=0.6)
-        unframe(axis)
+    for axes, load in zip(rows, loads, strict=True):
+        cells = load["cells"]
+        for place, window in enumerate(windows):
+            at = [number + (place - (len(windows) - 1) / 2) * width for number in range(len(cells))]
+            style = {"label": f"{window} s", "color": _COLORS[place % len(_COLORS)]}
+            axes[0].bar(at, [100 * cell["dropped"][place] / max(1, cell["tuples"]) for cell in cells], width, **style)
+            axes[1].bar(at, [cell["p50_ms"][place] / 1000 for cell in cells], width, **style)
+        for axis, label in zip(axes, ("tuples dropped, %", "p50 of latency, s"), strict=True):
+            axis.set_title(f"costs {load['costs']}", loc="left", fontsize=10)
+            axis.set_xticks(range(len(cells)), [cell["policy"] for cell in cells])
+            axis.set_ylabel(label)
+            axis.legend(title="window", fontsize=8, title_fontsize=8, frameon=False)
+            axis.grid(axis="y", color="#dddde6", linewidth=0.6)
+            unframe(axis)
     figure.tight_layout()
     save(figure, target)

@@ -18,6 +18,12 @@ class Lifetime(StrEnum):
     nt = "nt"
 
 
+class Costs(StrEnum):
+    both = "both"
+    by_window = "by-window"
+    equal = "equal"
+
+
 def _prepare(
     say: Say,
     quick: bool,
@@ -34,11 +40,15 @@ def _prepare(
         bool,
         typer.Option("--overload", help="Instead, measure what each policy over slices drops when work does not fit."),
     ] = False,
+    costs: Annotated[Costs, typer.Option(help="With --overload: what slices cost.")] = Costs.both,
+    trials: Annotated[int | None, typer.Option(min=1, metavar="N", help="With --overload: runs per policy.")] = None,
 ) -> Measurement:
     """Measure 1, 10 and 100 queries over one join that differ in their windows: shared and separate, in the kernel and
     on Spark. With --overload: drops by window under fifo, mqt, mandf, admandf and salvage."""
     if overload:
-        return _prepare_overload(say, quick, out, queries, kind, lifetime, kernel_only)
+        if queries or kind != WindowKind.range or kernel_only:
+            raise typer.BadParameter("--overload has its own queries over RANGE windows, and runs on Spark")
+        return _prepare_overload(say, quick, out, lifetime, costs, trials)
     from kigen_lab.bench.shared_joins.benchmark import SharedJoinsBench, shared_joins_settings
     from kigen_lab.bench.shared_joins.report import draw_shared_joins, shared_joins_table
 
@@ -48,15 +58,15 @@ def _prepare(
 
 
 def _prepare_overload(
-    say: Say, quick: bool, out: Path, queries: list[int] | None, kind: WindowKind, lifetime: Lifetime, kernel_only: bool
+    say: Say, quick: bool, out: Path, lifetime: Lifetime, costs: Costs, trials: int | None
 ) -> Measurement:
-    from kigen_lab.bench.shared_joins.overload import OverloadBench, OverloadSettings
+    from kigen_lab.bench.shared_joins.overload import LOADS, OverloadBench, OverloadSettings
     from kigen_lab.bench.shared_joins.overload_report import draw_overload, overload_table
 
-    if queries or kind != WindowKind.range or kernel_only:
-        raise typer.BadParameter("--overload has its own queries over RANGE windows, and runs on Spark")
-    standard = OverloadSettings(seconds=10, buffer=40, trials=1) if quick else OverloadSettings()
-    bench = OverloadBench(replace(standard, lifetime=lifetime.value, out=out), say)
+    standard = OverloadSettings(seconds=10, trials=1) if quick else OverloadSettings()
+    loads = LOADS if costs == Costs.both else (costs.value.replace("-", " "),)
+    chosen = replace(standard, loads=loads, trials=trials or standard.trials, lifetime=lifetime.value, out=out)
+    bench = OverloadBench(chosen, say)
     return Measurement(bench.steps, bench.run, overload_table, draw_overload, name="shared-joins-overload")
 
 
