@@ -42,6 +42,7 @@ class Scratch:
         self._reading = Path(directory) / "reading"
         self._holding = Path(directory) / "holding"
         self._lanes_ready = Path(directory) / "lanes-ready"
+        self._outputs_wait = Path(directory) / "outputs-wait"
         self._seen = (-1, Committed())  # modification time of the file, its content
 
     def start_anew(self) -> None:
@@ -115,6 +116,17 @@ class Scratch:
     @property
     def lanes_ready(self) -> bool:
         return self._lanes_ready.exists()
+
+    def set_outputs_wait(self, wait: bool) -> None:
+        """Reports from the sink to the reader whether outputs wait for the end of an epoch, even if it has no round."""
+        if wait:
+            self._outputs_wait.touch()
+        else:
+            self._outputs_wait.unlink(missing_ok=True)
+
+    @property
+    def outputs_wait(self) -> bool:
+        return self._outputs_wait.exists()
 
     @contextmanager
     def recording_errors(self) -> Iterator[None]:

@@ -336,7 +336,7 @@ class EpochServer:
         length_us = self._spec.epoch_us or _STARTING_S * 1e6
         if self._scratch.stopping or self.over:
             return True
-        if self._can_idle and not any(lane.logged for lane in self._lanes):
+        if self._can_idle and not any(lane.logged for lane in self._lanes) and not self._scratch.outputs_wait:
             self._began = time.monotonic()  # there is nothing to commit
             return False
         if passed_us < length_us and max(lane.epoch_rows for lane in self._lanes) <= LARGEST_EPOCH:
