@@ -116,12 +116,16 @@ def test_an_epoch_of_length_0_has_one_round(tmp_path: Path) -> None:
     check_lines(spec, tmp_path)
 
 
-@pytest.mark.parametrize(("holds_all_slots", "first"), [(False, [False, True]), (True, [True])])
+@pytest.mark.parametrize(
+    ("holds_all_slots", "slots_wanted", "first"),
+    [(False, False, [False, True]), (True, False, [True]), (False, True, [True])],
+)
 def test_an_idle_run_stays_in_its_epoch_unless_jobs_wait_for_the_slot(
-    tmp_path: Path, holds_all_slots: bool, first: list[bool]
+    tmp_path: Path, holds_all_slots: bool, slots_wanted: bool, first: list[bool]
 ) -> None:
     """Tuples come after ten lengths of an epoch."""
     spec = spec_of(tmp_path, app=bind(LATE), epoch_us=100_000, lanes=1, holds_all_slots=holds_all_slots)
+    Scratch(spec.scratch).set_slots_wanted(slots_wanted)
     run = Run(spec, tmp_path / "out", (None, {}))
     assert run.epoch()
     (path,) = round_log.lanes(spec.checkpoint, 1)
