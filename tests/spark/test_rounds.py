@@ -25,6 +25,7 @@ from kigen.spark.operator.lane.lane_loop import LaneLost
 from kigen.spark.operator.lane.lane_runner import LaneRunner
 from kigen.spark.rounds import round_log
 from kigen.spark.scratch import Scratch
+from kigen.spark.sink.metrics import Metrics
 from kigen.spark.spec import RunSpec
 
 APP = """
@@ -136,6 +137,16 @@ def test_an_idle_run_stays_in_its_epoch_unless_jobs_wait_for_the_slot(
     run.close()
     assert run.sink.metrics.queries["last"].arrived == 20
     check_lines(spec, tmp_path)
+
+
+def test_the_time_of_an_idle_epoch_counts(tmp_path: Path) -> None:
+    """A run that continues, or whose app changes, counts from what the record has."""
+    spec = spec_of(tmp_path, app=bind(LATE.replace("'1 s'", "'60 s'")), epoch_us=100_000, lanes=1)
+    run = Run(spec, tmp_path / "out", (None, {}))
+    threading.Timer(0.6, Scratch(spec.scratch).stop_epochs).start()
+    assert run.epoch()
+    run.close()
+    assert Metrics.from_json(run.sink.record.metrics).wall_us > 500_000
 
 
 def test_an_idle_run_shows_the_rows_of_rolling_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

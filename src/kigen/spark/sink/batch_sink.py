@@ -246,6 +246,7 @@ class BatchSink:
         if out is not None:
             self._count(notes, out, at_us, {})
         with self.lock:
+            self.metrics.wall_us = self.wall_us
             record = self._next_record(batch, notes, named, reached)
         self._log.append(record, self._spec.syncs)
         with self.lock:
