@@ -3,6 +3,7 @@ watching costs next to nothing."""
 
 from __future__ import annotations
 
+import errno
 import json
 import time
 from pathlib import Path
@@ -146,3 +147,14 @@ def test_a_worker_watches_the_steps_of_two_runs(tmp_path: Path) -> None:
     task_step._watch_of(two, two.tasks[0].name, 0)
     with mine.stepping(one.task_runtime(one.tasks[0].name), 0):
         pass
+
+
+def test_a_file_system_without_maps_gets_reports_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENODEV, "No such device")
+
+    monkeypatch.setattr("mmap.mmap", refuse)
+    spec = spec_of(tmp_path, 100)
+    play(spec, forget=False)
+    (report,) = WorkerFiles(spec.scratch).reports()
+    assert report.queries == ["matched"]
