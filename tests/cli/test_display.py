@@ -37,6 +37,17 @@ def test_plain_lines_say_the_same_without_a_terminal() -> None:
     assert plain_lines(Progress(0.5, 3, {"free": FREE}), {"free": 2.0}) == ["50%, 500 tuples, 2 per second, 3 batches"]
 
 
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_queries_are_added_and_begin_anew_while_the_run_goes_on(is_terminal: bool) -> None:
+    out, added = io.StringIO(), replace(FREE, arrived=0)
+    with RunDisplay(Console(file=out, force_terminal=is_terminal, width=160)) as display:
+        display.show(LIVE)
+        display.show(replace(LIVE, queries={"hot": replace(LATE, arrived=10), "more": added}))
+        assert display._rates(display._began + 1.0, LIVE).keys() == {"hot", "free"}
+        assert min(display._rates(display._began + 2.0, replace(LIVE, queries={"hot": added})).values()) >= 0.0
+    assert not is_terminal or "more" in out.getvalue()
+
+
 def test_a_batch_that_takes_long_says_what_it_is_at() -> None:
     progress = Progress(
         0.25, 0, {"q": QueryProgress(0, 0, None, None, None, 0.0)}, doing="query q: join on a = b", read=70_000

@@ -10,10 +10,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import epoch_side
 import pytest
 from epoch_side import Crash, CrashingRuntime, Run, undisturbed
 
+from kigen.connectors import Sink, open_sink
 from kigen.plan import bind, load_app
+from kigen.plan.logical import Connector
 from kigen.spark.admission import epoch_server
 from kigen.spark.admission.lane import Lane
 from kigen.spark.admission.lane_moves import plan_moves
@@ -22,6 +25,7 @@ from kigen.spark.operator.lane.lane_loop import LaneLost
 from kigen.spark.operator.lane.lane_runner import LaneRunner
 from kigen.spark.rounds import round_log
 from kigen.spark.scratch import Scratch
+from kigen.spark.sink.metrics import Metrics
 from kigen.spark.spec import RunSpec
 
 APP = """
@@ -39,6 +43,13 @@ CREATE QUERY meet AS SELECT c.id AS car, b.id AS bike FROM cars [RANGE 200 MILLI
 LATE = """
 CREATE STREAM cars (id BIGINT) FROM synthetic (rate = 100, duration = '200 ms', delay = '1 s', id = 'sequence');
 CREATE QUERY last DEADLINE 1 SECONDS AS ISTREAM(SELECT id FROM cars [NOW]);
+"""
+
+QUIET = """
+CREATE STREAM cars (id BIGINT) FROM synthetic (rate = 100, duration = '200 ms', id = 'sequence');
+CREATE STREAM late (id BIGINT) FROM synthetic (rate = 100, duration = '200 ms', delay = '6 s', id = 'sequence');
+CREATE QUERY early DEADLINE 1 SECONDS AS ISTREAM(SELECT id FROM cars [NOW]);
+CREATE QUERY last DEADLINE 1 SECONDS AS ISTREAM(SELECT id FROM late [NOW]);
 """
 
 
@@ -106,12 +117,16 @@ def test_an_epoch_of_length_0_has_one_round(tmp_path: Path) -> None:
     check_lines(spec, tmp_path)
 
 
-@pytest.mark.parametrize(("holds_all_slots", "first"), [(False, [False, True]), (True, [True])])
+@pytest.mark.parametrize(
+    ("holds_all_slots", "slots_wanted", "first"),
+    [(False, False, [False, True]), (True, False, [True]), (False, True, [True])],
+)
 def test_an_idle_run_stays_in_its_epoch_unless_jobs_wait_for_the_slot(
-    tmp_path: Path, holds_all_slots: bool, first: list[bool]
+    tmp_path: Path, holds_all_slots: bool, slots_wanted: bool, first: list[bool]
 ) -> None:
     """Tuples come after ten lengths of an epoch."""
     spec = spec_of(tmp_path, app=bind(LATE), epoch_us=100_000, lanes=1, holds_all_slots=holds_all_slots)
+    Scratch(spec.scratch).set_slots_wanted(slots_wanted)
     run = Run(spec, tmp_path / "out", (None, {}))
     assert run.epoch()
     (path,) = round_log.lanes(spec.checkpoint, 1)
@@ -122,6 +137,41 @@ def test_an_idle_run_stays_in_its_epoch_unless_jobs_wait_for_the_slot(
     run.close()
     assert run.sink.metrics.queries["last"].arrived == 20
     check_lines(spec, tmp_path)
+
+
+def test_the_time_of_an_idle_epoch_counts(tmp_path: Path) -> None:
+    """A run that continues, or whose app changes, counts from what the record has."""
+    spec = spec_of(tmp_path, app=bind(LATE.replace("'1 s'", "'60 s'")), epoch_us=100_000, lanes=1)
+    run = Run(spec, tmp_path / "out", (None, {}))
+    threading.Timer(0.6, Scratch(spec.scratch).stop_epochs).start()
+    assert run.epoch()
+    run.close()
+    assert Metrics.from_json(run.sink.record.metrics).wall_us > 500_000
+
+
+def test_an_idle_run_shows_the_rows_of_rolling_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing comes for seconds after the first rows. They are old enough soon, and then the run idles."""
+
+    def rolling(spec: RunSpec, query: str, folder: Path) -> Sink:
+        schema = next(q for q in spec.app.queries if q.name == query).schema
+        options = (("path", query), ("roll_every", "600 ms"))
+        return open_sink(Connector("parquet", options), schema, True, str(folder), query)
+
+    monkeypatch.setattr(epoch_side, "csv_sink", rolling)
+    spec = spec_of(tmp_path, app=bind(QUIET), epoch_us=100_000, lanes=1)
+    run = Run(spec, tmp_path / "out", (None, {}))
+    thread = threading.Thread(target=lambda: [*iter(run.epoch, False)])
+    thread.start()
+    part, until = tmp_path / "out" / "early" / "part-00000.parquet", time.monotonic() + 3.5
+    while not part.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert part.exists(), "the rows are hidden until others come"
+    time.sleep(1)
+    batch = run.batch
+    time.sleep(0.5)
+    assert run.batch == batch, "the run idles"
+    thread.join(20)
+    run.close()
 
 
 def test_streams_of_a_new_run_begin_when_they_are_released(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ watching costs next to nothing."""
 
 from __future__ import annotations
 
+import errno
 import json
 import time
 from pathlib import Path
@@ -135,3 +136,25 @@ def test_what_was_freed_is_given_back_before_a_run_is_ended(tmp_path: Path, monk
     with pytest.raises(MemoryLimitReached, match="query matched"):
         mine.check(("join", ["matched"]))
     assert len(relieved) == 3
+
+
+def test_a_worker_watches_the_steps_of_two_runs(tmp_path: Path) -> None:
+    """Runs on one Spark share its workers, and a lane goes on while its worker is asked for another run."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    one, two = spec_of(tmp_path / "one", 100), spec_of(tmp_path / "two", 100)
+    mine = task_step._watch_of(one, one.tasks[0].name, 0)
+    task_step._watch_of(two, two.tasks[0].name, 0)
+    with mine.stepping(one.task_runtime(one.tasks[0].name), 0):
+        pass
+
+
+def test_a_file_system_without_maps_gets_reports_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENODEV, "No such device")
+
+    monkeypatch.setattr("mmap.mmap", refuse)
+    spec = spec_of(tmp_path, 100)
+    play(spec, forget=False)
+    (report,) = WorkerFiles(spec.scratch).reports()
+    assert report.queries == ["matched"]

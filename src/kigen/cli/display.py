@@ -96,7 +96,8 @@ class RunDisplay:
         self._live.update(live_table(progress, rates, now - self._began))
 
     def _rates(self, now: float, progress: RunProgress) -> dict[str, float]:
-        """Returns the tuples per second of each query, over the last seconds."""
+        """Returns the tuples per second of each query, over the last seconds. A query may have been added since, or
+        dropped and added."""
         seen = {
             name: query.arrived + (0 if progress.live else progress.read) for name, query in progress.queries.items()
         }
@@ -104,7 +105,8 @@ class RunDisplay:
         while now - self._seen[0][0] > _RATE_OVER_S and len(self._seen) > 2:
             self._seen.popleft()
         since, before = self._seen[0]
-        return {name: (count - before[name]) / (now - since) if now > since else 0.0 for name, count in seen.items()}
+        new = {name: max(0, count - before.get(name, 0)) for name, count in seen.items()}
+        return {name: count / (now - since) if now > since else 0.0 for name, count in new.items()}
 
 
 def live_table(progress: RunProgress, rates: dict[str, float], elapsed_s: float) -> Table:

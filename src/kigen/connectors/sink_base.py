@@ -48,6 +48,11 @@ class Sink(ABC):
     def commit(self) -> SinkPosition:
         """Makes everything written so far as durable as `syncs` says and returns how far the output reaches."""
 
+    @property
+    def waits(self) -> bool:
+        """Whether a later `commit` is to show what is committed already, even if nothing more is written."""
+        return False
+
     @abstractmethod
     def close(self) -> None: ...
 

@@ -19,12 +19,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kigen.spark.admission.source import FORMAT_NAME, KigenSource
-from kigen.spark.lanes import in_lanes
+from kigen.spark.lanes import in_lanes, slots
 from kigen.spark.operator import group_step, manifest, result_rows
 from kigen.spark.operator.outbox import encode_encoders
 from kigen.spark.rounds import round_log
 from kigen.spark.scratch import Scratch
 from kigen.spark.session.start import own_settings, quiet
+from kigen.spark.shared_slots import give_slots, take_slots
 from kigen.spark.sink.batch_sink import BatchSink
 from kigen.spark.spec import RunSpec
 from kigen.spark.watch import worker_deaths
@@ -58,12 +59,17 @@ class Pipeline:
         self.lost = False  # whether Spark's Java process has stopped to answer
         self._tries = 1
         self._asked_s = 0.0  # when Spark last said that the query is active
+        self._give_slots: Callable[[], None] | None = None
         held = ready is not None and spec.lanes > 0 and not round_log.epochs(spec.checkpoint)
         if held:
             sink.scratch.hold_streams()
         elif ready is not None:
             ready()
         self._query = self._start()
+        if spec.lanes:
+            holder = str(spark.sparkContext.applicationId), slots(spark), sink.scratch
+            take_slots(*holder, spec.lanes)
+            self._give_slots = functools.partial(give_slots, *holder)
         if held and ready is not None:
             self._release(sink.scratch, ready)
 
@@ -109,7 +115,11 @@ class Pipeline:
 
     def stop(self) -> None:
         """Stops the query now. The next run on the checkpoint repeats a batch that is not committed."""
-        self._ask_spark(self._query.stop)
+        try:
+            self._ask_spark(self._query.stop)
+        finally:
+            if self._give_slots is not None:
+                self._give_slots()
 
     def progress(self) -> list[dict[str, Any]]:
         """Returns Spark's progress reports of the last few batches."""

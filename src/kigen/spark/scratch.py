@@ -42,6 +42,8 @@ class Scratch:
         self._reading = Path(directory) / "reading"
         self._holding = Path(directory) / "holding"
         self._lanes_ready = Path(directory) / "lanes-ready"
+        self._outputs_wait = Path(directory) / "outputs-wait"
+        self._slots_wanted = Path(directory) / "slots-wanted"
         self._seen = (-1, Committed())  # modification time of the file, its content
 
     def start_anew(self) -> None:
@@ -116,6 +118,22 @@ class Scratch:
     def lanes_ready(self) -> bool:
         return self._lanes_ready.exists()
 
+    def set_outputs_wait(self, wait: bool) -> None:
+        """Reports from the sink to the reader whether outputs wait for the end of an epoch, even if it has no round."""
+        _set(self._outputs_wait, wait)
+
+    @property
+    def outputs_wait(self) -> bool:
+        return self._outputs_wait.exists()
+
+    def set_slots_wanted(self, wanted: bool) -> None:
+        """Reports from the command to the reader whether other runs may wait for the slots of this one."""
+        _set(self._slots_wanted, wanted)
+
+    @property
+    def slots_wanted(self) -> bool:
+        return self._slots_wanted.exists()
+
     @contextmanager
     def recording_errors(self) -> Iterator[None]:
         """Saves an error for the command. Spark would wrap it in two stack traces."""
@@ -131,3 +149,10 @@ class Scratch:
         error = pickle.loads(self._error.read_bytes())
         assert isinstance(error, Exception)
         return error
+
+
+def _set(path: Path, is_set: bool) -> None:
+    if is_set:
+        path.touch()
+    else:
+        path.unlink(missing_ok=True)

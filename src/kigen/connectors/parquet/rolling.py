@@ -74,6 +74,10 @@ class RollingParquetSink(ParquetSink):
             sync_directory(self.path)
         return {"parts": self._parts, "pieces": self._pieces, "since": self._since_us}
 
+    @property
+    def waits(self) -> bool:
+        return self._pieces > 0 and self._roll_us != _NEVER
+
     def close(self) -> None:
         if self._pieces:
             self._place(self._merged())

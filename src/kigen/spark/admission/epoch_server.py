@@ -336,7 +336,7 @@ class EpochServer:
         length_us = self._spec.epoch_us or _STARTING_S * 1e6
         if self._scratch.stopping or self.over:
             return True
-        if self._can_idle and not any(lane.logged for lane in self._lanes):
+        if not any(lane.logged for lane in self._lanes) and self._can_idle:
             self._began = time.monotonic()  # there is nothing to commit
             return False
         if passed_us < length_us and max(lane.epoch_rows for lane in self._lanes) <= LARGEST_EPOCH:
@@ -350,8 +350,11 @@ class EpochServer:
 
     @property
     def _can_idle(self) -> bool:
-        """Whether nobody waits for the end of an epoch: no job of Spark's, and no standby, which gets a copy then."""
-        return self._spec.links is None and not self._spec.holds_all_slots
+        """Whether nobody waits for the end of an epoch: no job of Spark's, no output, and no standby, which gets a copy
+        then."""
+        if self._spec.links is not None or self._spec.holds_all_slots:
+            return False
+        return not self._scratch.outputs_wait and not self._scratch.slots_wanted
 
     def _report(self, now: bool = False) -> None:
         at = time.monotonic()

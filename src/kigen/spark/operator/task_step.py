@@ -213,7 +213,7 @@ def _watch_of(spec: RunSpec, task: str, bucket: int) -> StepWatch:
     found = _WATCHES.get(key)
     if found is None:
         for stale in [k for k in _WATCHES if k[0] != spec.run_id]:
-            _WATCHES.pop(stale).close()
+            del _WATCHES[stale]  # a lane of another run may go on here, with the watch that it has
         found = StepWatch(spec, next(t for t in spec.tasks if t.name == task), bucket, _free_memory)
         _WATCHES[key] = found
     return found

@@ -114,6 +114,7 @@ class BatchSink:
         positions = {**self.record.sink_positions, **self._restore_rounds()}
         for name, sink in self._writer.sinks:
             sink.open(positions.get(name))
+        self._report_waiting()
 
     def _restore_rounds(self) -> dict[str, Any]:
         """Counts the recorded rounds of an epoch that was not finished. Returns the sink positions after them."""
@@ -245,16 +246,22 @@ class BatchSink:
         if out is not None:
             self._count(notes, out, at_us, {})
         with self.lock:
+            self.metrics.wall_us = self.wall_us
             record = self._next_record(batch, notes, named, reached)
         self._log.append(record, self._spec.syncs)
         with self.lock:
             self.record = record
+        self._report_waiting()
         self._rounds.drop(self._writer.pool)
         self._epoch, self._rounds = EpochProgress(batch + 1), RoundRecords(self._spec.checkpoint, batch + 1)
         self._notes = []
         self._committed(notes)
         if self.on_epoch is not None:
             self.on_epoch()
+
+    def _report_waiting(self) -> None:
+        """Reports to the reader whether an idle run must commit all the same."""
+        self.scratch.set_outputs_wait(any(sink.waits for _, sink in self._writer.sinks))
 
     def _committed(self, notes: StepNotes) -> None:
         """Reports to measurements and other nodes how far the run is."""

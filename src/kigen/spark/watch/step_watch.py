@@ -93,10 +93,6 @@ class StepWatch:
         kernel.watch = None  # not after an error: the kernel is not used again, and the error names the operator
         self._set_operator(-1)
 
-    def close(self) -> None:
-        if self._operator_file is not None:
-            self._operator_file.close()
-
     def done(self) -> None:
         self.report.share = 1.0
         self.phase(IDLE)

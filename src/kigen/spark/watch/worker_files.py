@@ -14,6 +14,7 @@ import json
 import mmap
 import os
 import socket
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -82,12 +83,17 @@ class WorkerFiles:
         (self._folder / f"{_HOST}@{os.getpid()}@{process_start(os.getpid())}").touch()
         return True
 
-    def open_operator_file(self, report: WorkerReport) -> mmap.mmap:
-        """Opens the file for `write_operator`. The current operator changes too often for a report."""
+    def open_operator_file(self, report: WorkerReport) -> mmap.mmap | None:
+        """Opens the file for `write_operator`. The current operator changes too often for a report.
+
+        Returns None on a file system whose files cannot be mapped: then only reports tell the operator.
+        """
         file = os.open(self._folder / f"{report.task}.{report.bucket}.at", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         try:
             os.pwrite(file, _NO_OPERATOR, 0)  # raises if the disk is full; a write to the map would end the process
-            return mmap.mmap(file, len(_NO_OPERATOR))
+            with suppress(OSError):
+                return mmap.mmap(file, len(_NO_OPERATOR))
+            return None
         finally:
             os.close(file)
 
