@@ -166,7 +166,7 @@ def test_rounds_of_two_attempts_are_written_once(tmp_path: Path) -> None:
 
 
 def test_the_files_are_at_rest_between_two_epochs_only(tmp_path: Path) -> None:
-    """A passive leader's files are copied then. No record of rounds is left, and the log of the epoch is whole."""
+    """A passive leader's files are copied then: the log of the epoch is whole. Its records of rounds go soon after."""
     sink, _ = sink_on(tmp_path)
     rounds_in(tmp_path, 1, 2)
     commits, ends = [], list[list[str]]()
@@ -178,7 +178,8 @@ def test_the_files_are_at_rest_between_two_epochs_only(tmp_path: Path) -> None:
     close_epoch(sink, 2)
     sink.close()
     assert len(commits) == 3
-    assert ends == [["0.json"]]
+    assert [[name for name in names if name != "0.rounds"] for names in ends] == [["0.json"]]
+    assert [path.name for path in (tmp_path / "ck/sink").iterdir()] == ["0.json"]
 
 
 def test_recorded_rounds_stay_and_are_counted_once_after_a_restart(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ class Ingest:
                 clock = clocks / f"{stream.name}.clock"
                 keeps = None if stream.shed is None else BatchShedding(stream.shed)
                 self.queues[stream.name] = IngestQueue(stream, checkpoint / INGEST, clock, syncs, keeps=keeps)
+            self.queue_bytes = min(queue.max_bytes for queue in self.queues.values())
             self._server = LinkServer([queue.queue for queue in self.queues.values()])
             token = scratch / "ingest-token"
             write_private(token, self._server.security.only(READER).token)

@@ -166,7 +166,7 @@ class Run(ChangeableRun):
             dropped=record.dropped,
         )
         if self.ingest is not None:
-            self._spec = replace(self._spec, ingest=self.ingest.access)
+            self._spec = replace(self._spec, ingest=self.ingest.access, queue_bytes=self.ingest.queue_bytes)
         self._sources = self._spec.sources(started_us=0)
         self._tables = Tables(self.app, self._checkpoint, self._sync, options.drain)
         for source in self._sources.values():

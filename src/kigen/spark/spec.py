@@ -19,6 +19,7 @@ from kigen.connectors.table.source import TableSource
 from kigen.plan.logical import LINK, App
 from kigen.plan.shared_joins.slices import JoinSlices, join_slices, why_together
 from kigen.plan.tasks import Task, extract_tasks, task_number
+from kigen.queue.settings import QueueSettings
 from kigen.schedule import DEFAULT_POLICY, PolicySettings
 from kigen.schedule.slices import ADMITTED_NAMES
 from kigen.spark.defaults import DEFAULT_MEMORY
@@ -52,6 +53,7 @@ class RunSpec:
     memory: str = DEFAULT_MEMORY  # limit of all workers on a machine: a size, or a share of its memory
     links: Access | None = None  # how streams from other nodes are read
     ingest: IngestAccess | None = None  # how pushed streams are read
+    queue_bytes: int = QueueSettings.max_bytes  # what a queue of pushed tuples or of another node can hold
     tick_us: int = 250_000  # with `links`: how often watermarks are sent to other nodes at least
     syncs: bool = True  # whether committed batches outlive a power cut, not only a kill
     epoch_us: int = 0  # length of an epoch of live streams; 0: one round per epoch

@@ -69,7 +69,7 @@ class IngestQueue:
     ) -> None:
         """Opens or creates the queue `folder`/<stream>. `clock` is the file of the arrival clock. `keeps` decides for
         SHED which tuples of a batch, which arrives at a time, are kept."""
-        self.stream, self._keeps = stream, keeps
+        self.stream, self.max_bytes, self._keeps = stream, max_bytes, keeps
         settings = QueueSettings(folder=folder, durable=True, fsync="always" if syncs else "never", max_bytes=max_bytes)
         self.queue = Queue(stream.name, ingest_schema(stream.schema), settings)
         try:

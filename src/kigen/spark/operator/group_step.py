@@ -58,7 +58,7 @@ def _run_task(
         )
         for seq, payload in payloads:
             out += step.step(seq, payload)
-        out.append(step.save())
+        out += step.save()
         state.update(manifest.to_state())
         step.keep()
     except USER_ERRORS as error:

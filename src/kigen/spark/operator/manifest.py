@@ -22,6 +22,7 @@ FORMAT = 1
 STATE_SCHEMA = "seq long, manifest string, snapshot binary"
 REPLAYED = 4  # a replay may be this many times what the kernel holds: snapshots then cost a quarter of a copy per tuple
 LEAST_WEIGHT = 1_000_000  # a replay may always be this long: about half a second
+_OF_QUEUE = 0.25  # a replay may need this share of what a queue can hold
 STEP_WEIGHT = 50_000  # replaying a step costs as much as this many tuples; this also bounds the length of the manifest
 
 
@@ -46,6 +47,7 @@ class Manifest:
     encoded: list[str] = field(default_factory=list)  # one reference per step since the snapshot, as JSON
     base: int = 0  # the step after which the snapshot was taken
     weight: int = 0  # cost of replaying the references, in tuples
+    queued_bytes: int = 0  # size of the references' tuples that a queue must keep until then
 
     @staticmethod
     def from_state(row: tuple[int, str, bytes | None]) -> Manifest:
@@ -58,10 +60,12 @@ class Manifest:
             )
         inline = None if snapshot is None else bytes(snapshot)
         encoded = [json.dumps(reference) for reference in body["references"]]
-        return Manifest(int(seq), inline, body["chunk"], encoded, body["base"], body["weight"])
+        queued_bytes = body.get("queued_bytes", 0)  # older versions of Kigen did not write it
+        return Manifest(int(seq), inline, body["chunk"], encoded, body["base"], body["weight"], queued_bytes)
 
     def to_state(self) -> tuple[int, str, bytes | None]:
-        body = json.dumps({"v": FORMAT, "chunk": self.chunk, "base": self.base, "weight": self.weight})
+        fixed = {"v": FORMAT, "chunk": self.chunk, "base": self.base, "weight": self.weight}
+        body = json.dumps(fixed | ({"queued_bytes": self.queued_bytes} if self.queued_bytes else {}))
         return self.seq, body[:-1] + _REFERENCES % ", ".join(self.encoded), self.snapshot
 
     @property
@@ -69,8 +73,11 @@ class Manifest:
         """Yields the input of each step since the snapshot."""
         yield from map(json.loads, self.encoded)
 
-    def add_step(self, seq: int, ranges: Ranges, rows: int, slices: Ranges | None = None) -> None:
+    def add_step(
+        self, seq: int, ranges: Ranges, rows: int, slices: Ranges | None = None, queued_bytes: int = 0
+    ) -> None:
         self.seq = seq
+        self.queued_bytes += queued_bytes
         self.encoded.append(json.dumps((seq, ranges) if slices is None else (seq, ranges, slices)))
         self.weight += rows + STEP_WEIGHT
 
@@ -85,11 +92,12 @@ class Manifest:
                 found.setdefault(piece["stream"], int(piece["start"]["index"]))
         return found
 
-    def wants_snapshot(self, tuples_held: int) -> bool:
-        return self.weight > max(REPLAYED * tuples_held, LEAST_WEIGHT)
+    def wants_snapshot(self, tuples_held: int, queue_bytes: int) -> bool:
+        """Returns whether a replay would take too long, or needs so much of a queue that it might have no room left."""
+        return self.weight > max(REPLAYED * tuples_held, LEAST_WEIGHT) or self.queued_bytes > _OF_QUEUE * queue_bytes
 
     def take_snapshot(self, data: bytes, chunks: Path, inline_bytes: int, sync: bool = True) -> None:
-        self.encoded, self.base, self.weight = [], self.seq, 0
+        self.encoded, self.base, self.weight, self.queued_bytes = [], self.seq, 0, 0
         if len(data) <= inline_bytes:
             self.snapshot, self.chunk = data, None
             return

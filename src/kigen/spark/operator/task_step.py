@@ -68,6 +68,7 @@ class TaskStep:
     _costs_us: dict[str, int] = field(init=False)  # query -> what each of its tuples burns
     _loaded: Any = None
     _kept: dict[str, int] | None = None
+    _ends: dict[str, int] = field(default_factory=dict)  # stream that is read by offset -> how far in this epoch
 
     def __post_init__(self) -> None:
         self.watch = _watch_of(self.spec, self.task, self.bucket)
@@ -149,7 +150,10 @@ class TaskStep:
 
     def _note(self, seq: int, read: ReadRanges, later: LaterSlices | None) -> None:
         reference = None if later is None else later.reference
-        self.manifest.add_step(seq, [_with_checksum(piece, rows) for piece, rows in read], _rows(read), reference)
+        self.manifest.add_step(
+            seq, [_with_checksum(piece, rows) for piece, rows in read], _rows(read), reference, _queued_bytes(read)
+        )
+        self._ends |= {piece.stream: int(piece.end["index"]) for piece, _ in read if "index" in piece.end}
 
     def step(self, seq: int, payload: Payload) -> Iterator[ResultRow]:
         """Makes one step of the kernel and yields its rows."""
@@ -187,13 +191,17 @@ class TaskStep:
         found: int | None = self.kernel.next_event_us
         return found
 
-    def save(self) -> ResultRow:
-        """Takes a snapshot if it is due, and keeps the kernel for the next batch."""
+    def save(self) -> list[ResultRow]:
+        """Takes a snapshot if it is due. Returns its row, and what a replay needs of the inputs from here on."""
         spec, manifest, kernel = self.spec, self.manifest, self.kernel
-        if manifest.wants_snapshot(kernel.tuples_held):
+        if manifest.wants_snapshot(kernel.tuples_held, spec.queue_bytes):
             self.watch.phase(worker_files.SAVING, long=kernel.tuples_held > _MANY)
             manifest.take_snapshot(kernel.snapshot(), Path(spec.checkpoint) / "chunks", spec.inline_bytes, spec.syncs)
-        return self.task, manifest.seq, None, "chunk", None, manifest.chunk
+        rows: list[ResultRow] = [(self.task, manifest.seq, None, "chunk", None, manifest.chunk)]
+        if self._ends and self.task not in spec.slices:  # later slices read older tuples again
+            needed = {**self._ends, **manifest.oldest_needed([])}
+            rows.append((self.task, manifest.seq, None, "needed", None, json.dumps(needed)))
+        return rows
 
     def keep(self) -> None:
         """Keeps the kernel for the next batch: the state of this one is made."""
@@ -244,6 +252,11 @@ def _receiver(sent: frozenset[str], outbox: Outbox, read: ReadRanges, admitted_u
 
 def _rows(read: ReadRanges) -> int:
     return sum(rows.table.num_rows for _, rows in read)
+
+
+def _queued_bytes(read: ReadRanges) -> int:
+    """Returns the size of the tuples that a queue must keep for a replay."""
+    return sum(rows.table.nbytes for piece, rows in read if "index" in piece.end)
 
 
 def _inputs(read: ReadRanges) -> dict[str, StreamInput]:

@@ -36,6 +36,7 @@ from kigen.spark.sink.alignment import align
 from kigen.spark.sink.epoch_progress import EpochProgress
 from kigen.spark.sink.held_latencies import Held, HeldLatencies
 from kigen.spark.sink.metrics import Metrics
+from kigen.spark.sink.needed_inputs import NeededInputs
 from kigen.spark.sink.output_writer import Outputs, OutputWriter
 from kigen.spark.sink.replay_check import StepNotes, checksums_of, ends_of, is_new_batch
 from kigen.spark.sink.round_records import RoundRecord, RoundRecords
@@ -48,6 +49,7 @@ _log = logging.getLogger("kigen")
 _CLOSED = "the run has been stopped"
 _NEW_CHECKPOINT = "Restore the checkpoint from a copy, or start from the beginning with a new --checkpoint directory"
 ALL_ROUNDS = 1 << 62
+_LOOK_S, _COMMITTING_S = 0.01, 10.0  # between two looks whether Spark has committed a batch, and the longest wait
 
 
 class BatchSink:
@@ -70,7 +72,7 @@ class BatchSink:
         # one.
         self.on_commit: Callable[[dict[str, int], dict[str, int]], None] | None = None
         self.on_epoch: Callable[[], None] | None = None  # called when the sink log has an epoch, and no round runs
-        self._kept: dict[str, dict[str, int]] = {}
+        self._inputs = NeededInputs()
         # For measurements: monotonic time of the commit, tuples read so far.
         self.commits: deque[tuple[float, int]] = deque(maxlen=10_000)
         last = self._log.last()
@@ -166,6 +168,7 @@ class BatchSink:
         if self._server is not None:
             self._server.close()
         with self._writing:
+            self._let_go()
             self._rounds.close()
             self._writer.close()
             # Spark's gateway keeps this sink, and the listeners keep the run with its results.
@@ -206,6 +209,27 @@ class BatchSink:
                 if not self._closed:
                     self.error = error
                 raise
+            if self._inputs.ended(rows):
+                threading.Thread(target=self._let_go_after, args=(batch,), name="kigen-inputs", daemon=True).start()
+
+    def _let_go_after(self, batch: int) -> None:
+        """Lets inputs go when Spark has committed a batch. A queue may be full of them, so that nothing else comes."""
+        until = time.monotonic() + _COMMITTING_S
+        while not self._is_committed(batch):
+            if self._closed or time.monotonic() > until:
+                return
+            time.sleep(_LOOK_S)
+        with self._writing:
+            if self._closed:
+                return
+            try:
+                self._let_go()
+            except Exception as error:
+                self.error = error
+
+    def _let_go(self) -> None:
+        if self._may_trim() and self._inputs.committed():
+            self._committed([])
 
     def _write(self, rows: list[dict[str, Any]], batch: int) -> None:
         if self.error is not None:
@@ -266,10 +290,12 @@ class BatchSink:
     def _committed(self, notes: StepNotes) -> None:
         """Reports to measurements and other nodes how far the run is."""
         self.commits.append((time.monotonic(), max((m.arrived for m in self.metrics.queries.values()), default=0)))
-        self._kept |= {task: note["kept"] for task, note in notes if note["kept"]}
+        self._inputs.stepped(notes)
         if self.on_commit is not None:
             positions = self.record.positions
-            self.on_commit(self._oldest_needed(), {s: int(at["index"]) for s, at in positions.items() if "index" in at})
+            self.on_commit(
+                self._inputs.oldest(self._spec), {s: int(at["index"]) for s, at in positions.items() if "index" in at}
+            )
 
     def _may_trim(self) -> bool:
         """Whether the inputs of the last epoch may go.
@@ -474,15 +500,6 @@ class BatchSink:
                 )
 
     # --- files -----------------------------------------------------------------------------------------------------
-
-    def _oldest_needed(self) -> dict[str, int]:
-        """Returns, per stream, the offset before which no replay reads. Leaves out streams that a task has not read."""
-        readers: dict[str, list[str]] = {}
-        for task in self._spec.tasks:
-            for stream in task.streams:
-                readers.setdefault(stream, []).append(task.name)
-        known = {s: tasks for s, tasks in readers.items() if all(s in self._kept.get(t, {}) for t in tasks)}
-        return {s: min(self._kept[t][s] for t in tasks) for s, tasks in known.items()}
 
     def _sync_spark_files(self) -> None:
         if self._spec.syncs and not self.spark_syncs:

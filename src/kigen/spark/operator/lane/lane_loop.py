@@ -184,7 +184,7 @@ class LaneLoop:
         for step in self._steps.values():
             self._stepping = step
             with ONE_AT_A_TIME:
-                rows.append(step.save())
+                rows += step.save()
             if step.task in self._moves:  # it goes on in another lane
                 manifest = self.state.manifests.pop(step.task)
                 moved_task.hand_over(self._spec.checkpoint, self._epoch, step.task, manifest, self._spec.syncs)
