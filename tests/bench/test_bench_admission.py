@@ -19,12 +19,12 @@ def test_a_round_has_the_streams_with_news(tmp_path: Path, news: int) -> None:
     lane = lane_of(5, news, tmp_path)
     first = lane.next(RoundDone(), START_US + 1, False)
     assert first is not None
-    assert len(first.taken) == 5, "each stream has a tuple at the start"
+    assert len(first.entry.taken) == 5, "each stream has a tuple at the start"
     for number in range(1, 4):
         done = RoundDone(number, 1000, dict.fromkeys([f"task{i}" for i in range(5)], 20.0))
-        entry = lane.next(done, START_US + number * ROUND_US + 1, False)
-        assert entry is not None
-        rows = {task: given["ranges"][0]["rows"] for task, given in entry.taken.items()}
+        found = lane.next(done, START_US + number * ROUND_US + 1, False)
+        assert found is not None
+        rows = {task: given["ranges"][0]["rows"] for task, given in found.entry.taken.items()}
         assert rows == {f"task{i}": 1 for i in range(news)}
     lane.close()
     (path,) = round_log.lanes(tmp_path, 1)

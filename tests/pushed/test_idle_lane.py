@@ -47,9 +47,9 @@ def test_a_push_ends_the_wait(lane: Lane, ingest: Ingest) -> None:
     lane.news.clear()
     ingest.push_rows("s", [{"n": 1}])
     assert lane.news.wait(60)
-    entry = lane.next(RoundDone(), now_us(), False)
-    assert entry is not None
-    assert [piece["rows"] for piece in entry.taken["task0"]["ranges"]] == [1]
+    found = lane.next(RoundDone(), now_us(), False)
+    assert found is not None
+    assert [piece["rows"] for piece in found.entry.taken["task0"]["ranges"]] == [1]
 
 
 def test_a_lane_sleeps_until_a_death_that_it_knows(lane: Lane) -> None:
@@ -59,6 +59,6 @@ def test_a_lane_sleeps_until_a_death_that_it_knows(lane: Lane) -> None:
     at_us = now_us()
     assert lane.wait_s(at_us) == pytest.approx((death_us - at_us) / 1e6), "its own clock says when"
     assert lane.next(RoundDone(), death_us - 1, False) is None
-    entry = lane.next(RoundDone(), death_us, False)
-    assert entry is not None
-    assert [piece["progress_us"] for piece in entry.taken["task0"]["ranges"]] == [death_us]
+    found = lane.next(RoundDone(), death_us, False)
+    assert found is not None
+    assert [piece["progress_us"] for piece in found.entry.taken["task0"]["ranges"]] == [death_us]

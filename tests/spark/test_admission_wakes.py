@@ -11,6 +11,7 @@ import pytest
 from spark.test_scheduling import SECOND, Listed
 
 from kigen.connectors import LiveSource
+from kigen.connectors.source_base import Times
 from kigen.lifetimes.blocks import FOREVER
 from kigen.plan import bind
 from kigen.plan.logical import App, Connector
@@ -59,6 +60,29 @@ class Calling(Delayed):
         return watermark_us + DELAY
 
 
+class AtOnce(Delayed):
+    """Tuples are there when they arrive."""
+
+    def arrived_by(self, now_us: int) -> int:
+        return super().arrived_by(now_us + DELAY)
+
+    def complete_us(self, now_us: int) -> int:
+        return now_us
+
+
+class Ahead(AtOnce):
+    """The same tuples, and the source knows some of them long before, mostly."""
+
+    def next_arrival_us(self, known: int, now_us: int) -> int:
+        return int(self.times[known]) if known < len(self.times) else FOREVER
+
+    def completes_at_us(self, watermark_us: int) -> int:
+        return watermark_us
+
+    def foreseen_us(self, known: int) -> Times:
+        return self.times[known : known + known % 4]
+
+
 def random_app(rng: np.random.Generator) -> App:
     clauses = {
         s: rng.choice(["", "BUFFER 5", "SHED ABOVE 60 PER SECOND", "LATENESS 1 SECONDS"], p=[0.5, 0.2, 0.15, 0.15])
@@ -103,7 +127,7 @@ class Run:
             self.queues, self.seq = after, self.seq + 1
         else:
             assert after == self.queues
-        return {name: (mine.to_json(later=True), mine.arrivals.tolist()) for name, mine in taken.items()}
+        return {name: (mine.encoded(later=True), mine.arrivals.tolist()) for name, mine in taken.items()}
 
 
 def sending(tasks: tuple[Task, ...], names: set[str]) -> tuple[Task, ...]:
@@ -115,9 +139,9 @@ def sending(tasks: tuple[Task, ...], names: set[str]) -> tuple[Task, ...]:
     )
 
 
-@pytest.mark.parametrize("kind", [Foreseen, Calling])
+@pytest.mark.parametrize(("kind", "asked"), [(Foreseen, Delayed), (Calling, Delayed), (Ahead, AtOnce)])
 @pytest.mark.parametrize("seed", range(40))
-def test_decides_the_same_as_a_full_scan(seed: int, kind: type[Delayed]) -> None:
+def test_decides_the_same_as_a_full_scan(seed: int, kind: type[Delayed], asked: type[Delayed]) -> None:
     rng = np.random.default_rng(seed)
     app = random_app(rng)
     tasks = extract_tasks(app)
@@ -131,7 +155,7 @@ def test_decides_the_same_as_a_full_scan(seed: int, kind: type[Delayed]) -> None
         "at_most": int(rng.choice([7, 50, 10**6])),
         "tick_us": 200_000 if ticks else None,
     }
-    full, quick = Run(Delayed, times, setup), Run(kind, times, setup)
+    full, quick = Run(asked, times, setup), Run(kind, times, setup)
     now, events = 0, dict[str, int | None]()
     step = int(rng.choice([15_000, 60_000, 400_000]))
     while now < 6 * SECOND:

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import random
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import epoch_side
+import numpy as np
 import pytest
 from epoch_side import Crash, CrashingRuntime, Run, undisturbed
 
-from kigen.connectors import Sink, open_sink
+from kigen.connectors import Range, Sink, open_sink
 from kigen.plan import bind, load_app
 from kigen.plan.logical import Connector
 from kigen.spark.admission import epoch_server
 from kigen.spark.admission.lane import Lane
 from kigen.spark.admission.lane_moves import plan_moves
+from kigen.spark.admission.live_queues import TaskInput
 from kigen.spark.operator.lane import lane_runner
 from kigen.spark.operator.lane.lane_loop import LaneLost
 from kigen.spark.operator.lane.lane_runner import LaneRunner
 from kigen.spark.rounds import round_log
+from kigen.spark.rounds.round import LoggedRound, Round
 from kigen.spark.scratch import Scratch
 from kigen.spark.sink.metrics import Metrics
 from kigen.spark.spec import RunSpec
@@ -51,6 +56,27 @@ CREATE STREAM late (id BIGINT) FROM synthetic (rate = 100, duration = '200 ms', 
 CREATE QUERY early DEADLINE 1 SECONDS AS ISTREAM(SELECT id FROM cars [NOW]);
 CREATE QUERY last DEADLINE 1 SECONDS AS ISTREAM(SELECT id FROM late [NOW]);
 """
+
+
+def test_a_round_is_encoded_as_json_dumps_does() -> None:
+    """Admission puts the JSON together from texts. Older versions wrote it with `json.dumps`, and read it so."""
+    end = {"index": 7, "partitions": {"0": 4}}
+    ranges = [Range('a "ü"', {"index": 3}, end, 4, progress_us=9), Range("b", {"index": 0}, {"index": 0}, ended=True)]
+    ranges.append(Range("c", {"byte": 5, "file": "x"}, {"byte": 9}, None, 17, None, False, 123))
+    for piece in ranges:
+        assert piece.encoded() == json.dumps(piece.to_json())
+    given = TaskInput(ranges, {"b": (1, 4)}, {"b": 3}, np.zeros(0, np.int64), {"b": (10, 12)}, 44)
+    body: dict[str, Any] = {"ranges": [piece.to_json() for piece in ranges], "shed": {"b": [1, 4]}, "dropped": {"b": 3}}
+    assert given.encoded() == json.dumps(body)
+    later = {**body, "absent": {"b": [10, 12]}, "until_us": 44}
+    assert given.encoded(later=True) == json.dumps(later)
+    nothing = {"ranges": [], "shed": {}, "dropped": {}}
+    entry = Round(3, 8, [ranges[2].to_json()], {"täsk": body, "x slice 2": later, "y": nothing}, True, {"y": 1})
+    texts = {"täsk": given.encoded(), "x slice 2": given.encoded(later=True), "y": json.dumps(nothing)}
+    assert entry.encoded() == json.dumps(entry.__dict__).encode()
+    assert replace(entry, taken={}).encoded(texts) == entry.encoded()
+    assert Round.decoded(entry.encoded()) == entry
+    assert LoggedRound.of(entry).rows == 8
 
 
 def spec_of(directory: Path, **changes: Any) -> RunSpec:
@@ -390,16 +416,14 @@ def test_a_run_that_begins_again_makes_the_logged_rounds(
 
 def test_a_torn_line_of_the_round_log_is_cut_off(tmp_path: Path) -> None:
     log = round_log.RoundLog(tmp_path, 3, 0, sync=False)
-    from kigen.spark.rounds.round import Round
-
-    log.append(Round(1, 10, [], {"task0": {"ranges": [], "shed": {}, "dropped": {}}}))
-    log.append(Round(2, 20))
+    log.append(Round(1, 10, [], {"task0": {"ranges": [], "shed": {}, "dropped": {}}}).encoded())
+    log.append(Round(2, 20).encoded())
     log.close()
     path = round_log.path_of(tmp_path, 3, 0)
     path.write_bytes(path.read_bytes()[:-4])
     again = round_log.RoundLog(tmp_path, 3, 0, sync=False)
     assert [entry.number for entry in again.before] == [1]
-    again.append(Round(2, 30, last=True))
+    again.append(Round(2, 30, last=True).encoded())
     again.close()
     assert [(entry.number, entry.admitted_us, entry.last) for entry in round_log.read(path)[0]] == [
         (1, 10, False),

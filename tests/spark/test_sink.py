@@ -135,7 +135,7 @@ def delivered(number: int, epoch: int = 1) -> DeliveredRound:
 def rounds_in(directory: Path, epoch: int, count: int) -> None:
     log = RoundLog(str(directory / "ck"), epoch, 0, sync=True)
     for number in range(1, count + 1):
-        log.append(Round(number, 0))
+        log.append(Round(number, 0).encoded())
     log.close()
 
 

@@ -6,9 +6,11 @@ recorded in Spark's offset.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,9 @@ from kigen.lifetimes.partitions import Partitions
 
 Times = npt.NDArray[np.int64]
 Position = dict[str, Any]  # where a reader of the log continues; plain JSON
+quoted = lru_cache(maxsize=4096)(json.dumps)  # names as JSON: a round has those of all its tasks
+_NULL = "null"
+_NO_TIMES = np.zeros(0, np.int64)
 
 
 class InputError(ValueError):
@@ -39,10 +44,10 @@ class InputError(ValueError):
         return f"{place}:{named} {self.message}" if place else self.message
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Range:
     """A part of one stream, from `start` to `end`. Becomes JSON through `to_json` and `from_json`; small, however large
-    the data is."""
+    the data is. Must not be changed: it is not frozen because a round makes hundreds of them."""
 
     stream: str
     start: Position
@@ -55,14 +60,36 @@ class Range:
 
     def to_json(self) -> dict[str, Any]:
         """Leaves a missing checksum out, as older versions of Kigen wrote it."""
-        body = self.__dict__.copy()
-        if self.checksum is None:
-            del body["checksum"]
-        return body
+        body: dict[str, Any] = {
+            "stream": self.stream,
+            "start": self.start,
+            "end": self.end,
+            "rows": self.rows,
+            "last_ts_us": self.last_ts_us,
+            "progress_us": self.progress_us,
+            "ended": self.ended,
+        }
+        return body if self.checksum is None else {**body, "checksum": self.checksum}
+
+    def encoded(self) -> str:
+        """Returns the JSON as text, as `json.dumps` writes it, at a tenth of the cost."""
+        checksum = "" if self.checksum is None else f', "checksum": {self.checksum}'
+        return (
+            f'{{"stream": {quoted(self.stream)}, "start": {_encoded(self.start)}, "end": {_encoded(self.end)}, '
+            f'"rows": {_NULL if self.rows is None else self.rows}, '
+            f'"last_ts_us": {_NULL if self.last_ts_us is None else self.last_ts_us}, '
+            f'"progress_us": {_NULL if self.progress_us is None else self.progress_us}, '
+            f'"ended": {"true" if self.ended else "false"}{checksum}}}'
+        )
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> Range:
         return Range(**value)
+
+
+def _encoded(position: Position) -> str:
+    is_index = len(position) == 1 and "index" in position
+    return f'{{"index": {position["index"]}}}' if is_index else json.dumps(position)
 
 
 @dataclass(frozen=True)
@@ -186,6 +213,14 @@ class LiveSource(Source):
         A source that returns a time is not polled before it.
         """
         return None
+
+    def foreseen_us(self, known: int) -> Times:
+        """Returns when some tuples from offset `known` on arrive, if that is known long before; none if it is not.
+
+        A source that returns times is asked for many tuples at once, instead of for each one that arrives. `arrived_by`
+        must agree with them.
+        """
+        return _NO_TIMES
 
     def call_on_news(self, call: Callable[[], None]) -> bool:
         """Asks the source to call whenever something has arrived. Returns False if it cannot: then it is polled all

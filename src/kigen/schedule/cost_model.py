@@ -101,8 +101,9 @@ class CostModel:
 
     def predict_us(self, admitted: Sequence[Grant]) -> float:
         """Predicts the length of a batch."""
-        costs_us, tasks_us = self.costs_us, self._tasks_us
-        return self.fixed_us + float(sum(tasks_us[task] + count * costs_us[task] for task, count in admitted))
+        tasks, counts = [task for task, _ in admitted], [count for _, count in admitted]
+        each_us = self._tasks_us[tasks] + np.array(counts, np.float64) * self.costs_us[tasks]
+        return self.fixed_us + float(sum(each_us.tolist()))
 
     def spread_us(self, admitted: Sequence[Grant]) -> float:
         """Returns the standard deviation of the prediction: uncertainty of the costs, and noise of batches."""

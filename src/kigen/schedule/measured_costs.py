@@ -34,6 +34,7 @@ _ROUNDS = 32  # rounds that the fixed cost is learnt from
 
 
 _Sums = tuple[float, float, float, float, float]
+_Estimate = tuple[float, float, float]  # A, c, and the spread of c
 
 
 class MeasuredCosts:
@@ -51,45 +52,65 @@ class MeasuredCosts:
         self.spreads_us = np.maximum(doubt * guesses_us, _UNSURE_US)  # standard deviations of the costs per tuple
 
     def observe(self, admitted: Sequence[Grant], elapsed_us: Sequence[float]) -> None:
-        """Learns that these grants took so long, each by itself."""
+        """Learns that these grants, of different tasks, took so long, each by itself."""
         self._round += 1
-        for (task, count), took_us in zip(admitted, elapsed_us, strict=True):
-            if count > 0 and took_us >= 0 and math.isfinite(took_us):
-                self._learn(task, float(count), float(took_us))
-                self._seen[task], self._last[task] = True, self._round
+        measured = [
+            (task, float(count), float(took_us))
+            for (task, count), took_us in zip(admitted, elapsed_us, strict=True)
+            if count > 0 and took_us >= 0 and math.isfinite(took_us)
+        ]
+        tasks = [task for task, _, _ in measured]
+        before = zip(
+            measured,
+            self._seen[tasks].tolist(),
+            self.tasks_us[tasks].tolist(),
+            self.tuples_us[tasks].tolist(),
+            (self._guesses_us[tasks] * self._factor).tolist(),
+            strict=True,
+        )
+        self._set(tasks, [self._learn(*mine, seen, a, c, guess) for mine, seen, a, c, guess in before])
+        self._seen[tasks], self._last[tasks] = True, self._round
         if not self._seen.any():
             return
-        for task in np.flatnonzero(self._seen & (self._round - self._last >= _STALE)).tolist():
+        stale = np.flatnonzero(self._seen & (self._round - self._last >= _STALE)).tolist()
+        for task in stale:
             self._sums[task], self._last[task] = _scaled(self._sums[task], _STALE_KEPT), self._round
-            self._estimate(task)
+        self._set(stale, [self._estimate(task, float(self._guesses_us[task]) * self._factor) for task in stale])
         self._factor = float(np.median(self.tuples_us[self._seen] / self._guesses_us[self._seen]))
         if not self._seen.all():  # the tasks without measurements borrow from the others
             self.tasks_us[~self._seen] = self.tasks_us[self._seen].mean()
             self.tuples_us[~self._seen] = np.maximum(self._guesses_us[~self._seen] * self._factor, _LEAST_US)
 
-    def _learn(self, task: int, count: float, took_us: float) -> None:
-        expected_us = float(self.tasks_us[task] + count * self.tuples_us[task])
+    def _set(self, tasks: list[int], estimates: list[_Estimate]) -> None:
+        if tasks:
+            self.tasks_us[tasks], self.tuples_us[tasks], self.spreads_us[tasks] = zip(*estimates, strict=True)
+
+    def _learn(
+        self, task: int, count: float, took_us: float, seen: bool, own_us: float, tuple_us: float, guess_us: float
+    ) -> _Estimate:
+        """Adds a measurement to the sums of a task, and returns its new estimate. The other numbers are its old one."""
+        expected_us = own_us + count * tuple_us
         noise_us = _NOISE * expected_us + _NOISE_US
-        if self._seen[task]:
+        if seen:
             took_us = self._clipped(task, took_us, expected_us, noise_us)
         else:
             noise_us *= _COLD
         weight = 1.0 / (noise_us * noise_us)
-        all_, n, nn, t, nt = _scaled(self._sums[task], _KEPT)
+        all_, n, nn, t, nt = self._sums[task]
         self._sums[task] = (
-            all_ + weight,
-            n + weight * count,
-            nn + weight * count * count,
-            t + weight * took_us,
-            nt + weight * count * took_us,
+            _KEPT * all_ + weight,
+            _KEPT * n + weight * count,
+            _KEPT * nn + weight * count * count,
+            _KEPT * t + weight * took_us,
+            _KEPT * nt + weight * count * took_us,
         )
-        self._estimate(task)
-        self._mean_us += _SMOOTH * (float(self.tasks_us[task]) - self._mean_us)
+        estimate = self._estimate(task, guess_us)
+        self._mean_us += _SMOOTH * (estimate[0] - self._mean_us)
+        return estimate
 
-    def _estimate(self, task: int) -> None:
+    def _estimate(self, task: int, guess_us: float) -> _Estimate:
         """Solves for A and c of a task."""
         all_, n, nn, t, nt = self._sums[task]
-        guess_us = float(self._guesses_us[task]) * self._factor
         sure_a = 1.0 / (_ALIKE * self._mean_us + _NOISE_US) ** 2
         sure_c = 1.0 / max(self._doubt * guess_us, _UNSURE_US) ** 2
         all_, t, nn, nt = all_ + sure_a, t + sure_a * self._mean_us, nn + sure_c, nt + sure_c * guess_us
@@ -99,18 +120,20 @@ class MeasuredCosts:
             a, c = 0.0, nt / nn
         elif c < _LEAST_US:
             a, c = t / all_, _LEAST_US
-        self.tasks_us[task], self.tuples_us[task] = a, max(c, _LEAST_US)
-        self.spreads_us[task] = math.sqrt(all_ / determinant)
+        return a, max(c, _LEAST_US), math.sqrt(all_ / determinant)
 
     def _clipped(self, task: int, took_us: float, expected_us: float, noise_us: float) -> float:
         """Limits a surprise. Surprises that keep their sign are no noise: the costs have changed."""
         surprise = (took_us - expected_us) / noise_us
-        self._bias[task] += 0.2 * (max(-CLIP, min(CLIP, surprise)) - self._bias[task])
-        if abs(self._bias[task]) > 1.0:
+        surprise = CLIP if surprise > CLIP else -CLIP if surprise < -CLIP else surprise
+        bias = self._bias[task]
+        bias += 0.2 * (surprise - bias)
+        if abs(bias) > 1.0:
             self._sums[task] = _scaled(self._sums[task], 0.5)
-            self._bias[task] *= 0.5
+            self._bias[task] = bias * 0.5
             return took_us
-        return expected_us + max(-CLIP, min(CLIP, surprise)) * noise_us
+        self._bias[task] = bias
+        return expected_us + surprise * noise_us
 
 
 def _scaled(sums: _Sums, factor: float) -> _Sums:

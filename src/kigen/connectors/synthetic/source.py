@@ -22,6 +22,8 @@ from kigen.connectors.synthetic.generators import column_generator
 from kigen.connectors.synthetic.spec import SPEC
 from kigen.lifetimes.blocks import FOREVER
 
+_FORESEEN = 64  # tuples: enough to make calls cheap, few enough to be kept for hundreds of streams
+
 
 class SyntheticSource(LiveSource):
     def __init__(self, asked: SourceRequest) -> None:
@@ -70,6 +72,10 @@ class SyntheticSource(LiveSource):
 
     def next_arrival_us(self, known: int, now_us: int) -> int:
         return FOREVER if known == self.total() else self._time_us(known) + self._delay_us
+
+    def foreseen_us(self, known: int) -> Times:
+        total, end = self.total(), known + (0 if self._delay_us else _FORESEEN)
+        return self.arrivals_us(known, end if total is None else max(known, min(end, total)))
 
     def completes_at_us(self, watermark_us: int) -> int:
         return watermark_us + self._delay_us

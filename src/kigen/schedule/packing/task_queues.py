@@ -79,8 +79,13 @@ class TaskQueues:
 
     def take_all(self) -> dict[int, int]:
         """Removes everything. Returns the tuples per task."""
-        found = np.flatnonzero(self.pending).tolist()
-        return {task: int(self.take(task, math.inf)) for task in found}
+        found = np.flatnonzero(self.pending)
+        taken = dict(zip(found.tolist(), self.pending[found].astype(np.int64).tolist(), strict=True))
+        for task in taken:
+            self._queues[task].clear()
+        self.pending[found] = 0.0
+        self.heads_us[found] = self.tails_us[found] = math.inf
+        return taken
 
     def take_before(self, task: int, before_us: float) -> float:
         """Removes the tuples that are due before then. Returns how many."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from kigen.spark.admission.live_queues import Cursors, TaskQueue, task_of
+from kigen.spark.admission.live_queues import Cursors, LiveQueues, TaskQueue, task_of
 from kigen.spark.admission.stream_arrivals import StreamArrivals
 from kigen.spark.admission.wake_times import WakeTimes
 
@@ -29,15 +29,15 @@ class DueTasks:
         lateness_us: dict[str, int],
         tick_us: int | None,
         sends: set[str],
+        queues: LiveQueues,
     ) -> None:
         """`sends` has the tasks whose watermark other nodes wait for, for at most `tick_us`."""
-        self._names, self._streams, self._arrivals, self._lateness_us = names, streams, arrivals, lateness_us
+        self._count, self._queues, self._lateness_us = len(names), queues, lateness_us
         self._tick_us = [tick_us if name in sends else None for name in names]
         self._with_watermark_rows = [any(arrivals[s].source.has_watermark_rows for s in mine) for mine in streams]
         self._of_task: dict[str, list[int]] = {}  # without slices: one index per task
         for index, name in enumerate(names):
             self._of_task.setdefault(task_of(name), []).append(index)
-        self._events: dict[str, int | None] = {}
         self._event_us: list[int | None] = [None] * len(names)
         self._look = set(range(len(names)))  # tasks to look at in the next round
         self._wakes = WakeTimes()
@@ -48,19 +48,16 @@ class DueTasks:
         return bool(self._look)
 
     def note_events(self, events: Events) -> None:
-        """Takes in when the passing of time will change a result of each task."""
-        if events == self._events:
-            return
-        changed = {task for task, _ in events.items() ^ self._events.items()}
-        self._events = dict(events)
-        for task in changed:
+        """Takes in when the passing of time will change a result of these tasks. Others keep what is known of them."""
+        for task, event_us in events.items():
             for index in self._of_task.get(task, ()):
-                self._event_us[index] = events.get(task)
-                self._look.add(index)
+                if self._event_us[index] != event_us:
+                    self._event_us[index] = event_us
+                    self._look.add(index)
 
-    def look_at(self, index: int) -> None:
-        """Looks at a task in the next round: its cursors moved, or a stream of it ended."""
-        self._look.add(index)
+    def look_at(self, tasks: Iterable[int]) -> None:
+        """Looks at tasks in the next round: their cursors moved, or a stream of theirs ended."""
+        self._look.update(tasks)
 
     def find(
         self,
@@ -74,12 +71,12 @@ class DueTasks:
 
         `removed` returns how many waiting tuples of a task are not read.
         """
-        looked = set(range(len(self._names))) if closed else self._look.union(self._wakes.take_due(now_us))
+        looked = set(range(self._count)) if closed else self._look.union(self._wakes.take_due(now_us))
         looked.difference_update(running)
         self._look = set()
         due = set()
         for index in looked:
-            queue = TaskQueue(queues[self._names[index]], self._arrivals)
+            queue = self._queues.of(index, queues)
             if queue.over:
                 self._wakes.clear(index)
             elif self._is_due(index, now_us, queue, closed, removed):
@@ -89,7 +86,7 @@ class DueTasks:
     def earliest_us(self, now_us: int, queues: Mapping[str, Cursors], removed: Callable[[int], int]) -> int | None:
         """Returns when the passing of time alone makes a task due; None if no such time is known."""
         for index in list(self._look):
-            queue = TaskQueue(queues[self._names[index]], self._arrivals)
+            queue = self._queues.of(index, queues)
             if queue.over:
                 continue
             self._look.discard(index)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from kigen.spark.admission.lane_moves import Move, plan_moves
 from kigen.spark.admission.offsets import LaneStart, Offset
 from kigen.spark.operator.lane import moved_task
 from kigen.spark.rounds import round_log, wire
-from kigen.spark.rounds.round import Round
+from kigen.spark.rounds.round import LoggedRound, Round
 from kigen.spark.scratch import Scratch
 from kigen.spark.spec import RunSpec
 
@@ -124,7 +125,7 @@ class EpochServer:
         if start.lanes is None:
             self._fit()
             return
-        last: list[Round] = []
+        last: list[Round | LoggedRound] = []
         for lane in self._lanes:  # the offset is from the start of its epoch
             if not lane.had_tasks:
                 continue
@@ -149,7 +150,7 @@ class EpochServer:
             lane.close()
         self._lanes = [Lane(self._spec, place, start, cursors, self._started_us) for place, start in enumerate(fitting)]
 
-    def _move(self, last: list[Round]) -> None:
+    def _move(self, last: Sequence[Round | LoggedRound]) -> None:
         """Opens the lanes anew if tasks move between them, as the last rounds of the epoch say."""
         moves = {task: place for entry in last for task, place in entry.moves.items()}
         if not moves:
@@ -216,13 +217,12 @@ class EpochServer:
             if found is None:
                 wire.send(connection, {"fenced": True})
                 return
-            entry, logged = found
             if started:
-                wire.send(connection, {**entry.to_json(), **started})
+                wire.send(connection, {**json.loads(found.text), **started})
             else:
-                wire.send_encoded(connection, logged)
+                wire.send_encoded(connection, found.text)
             started = {}
-            if entry.last:
+            if found.last:
                 return
 
     def _send_logged(self, connection: Connection, rounds: list[bytes]) -> None:
@@ -286,8 +286,8 @@ class EpochServer:
             for lane in self._lanes:
                 lane.restart(self._started_us)
 
-    def _next(self, lane: Lane, done: RoundDone, epoch: int, attempt: int) -> tuple[Round, bytes] | None:
-        """Waits for the next round of a lane, and returns it with its JSON; None: a newer attempt has taken over."""
+    def _next(self, lane: Lane, done: RoundDone, epoch: int, attempt: int) -> LoggedRound | None:
+        """Waits for the next round of a lane, and returns it; None: a newer attempt has taken over."""
         while True:
             lane.news.clear()  # what comes from here on ends the wait
             at_us = now_us()
@@ -298,13 +298,13 @@ class EpochServer:
                     self._ended_at = time.monotonic()
                     self._report(now=True)
                     moves = {task: to for task, place, to in self._moves if place == lane.place}
-                    return lane.end(at_us, moves), lane.logged[-1]
-                entry = lane.next(done, at_us, self._scratch.closing)
-                if entry is not None:
+                    return lane.end(at_us, moves)
+                found = lane.next(done, at_us, self._scratch.closing)
+                if found is not None:
                     if not self._spec.epoch_us:
                         self._ending = True  # one round per epoch
                     self._report()
-                    return entry, lane.logged[-1]
+                    return found
                 wait_s = min(lane.wait_s(at_us), self._left_s())
             done = RoundDone()  # it is told
             lane.news.wait(wait_s)

@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kigen.connectors import LiveSource
+from kigen.connectors import LiveSource, Range
 from kigen.connectors.synthetic.source import SyntheticSource
 from kigen.plan.estimates import DEFAULT_RATE, declared_rates
 from kigen.plan.tasks import Task
 from kigen.schedule.slices import ADMITTED_NAMES
-from kigen.spark.admission.live_queues import Cursors, task_of
+from kigen.spark.admission.live_queues import Cursors, TaskInput, task_of
 from kigen.spark.admission.offsets import LaneStart, LogPosition, next_budget, take_log_ranges
 from kigen.spark.admission.scheduling import Scheduling
 from kigen.spark.admission.slice_scheduling import SliceScheduling
-from kigen.spark.rounds.round import Round, advance_cursors
+from kigen.spark.rounds.round import LoggedRound, Round, advance_cursors
 from kigen.spark.rounds.round_log import RoundLog
 from kigen.spark.scratch import Committed
 from kigen.spark.spec import RunSpec
@@ -61,10 +61,9 @@ class Lane:
         }
         self._sources = spec.sources(started_us, {s for task in self.tasks for s in task.streams})
         self._scheduling: Scheduling | None = None
-        self._events: dict[str, int | None] = {}
         self._log: RoundLog | None = None
         self.logged: list[bytes] = []  # the rounds of this epoch as JSON: no objects that garbage collection visits
-        self.last: Round | None = None  # the newest one
+        self.last: LoggedRound | None = None  # the newest one
         self.epoch_rows = 0  # tuples that this epoch has read
         self._log_rows = self._log_began_us = 0
         self.news = threading.Event()  # set when something may be due before the end of a wait
@@ -89,7 +88,7 @@ class Lane:
         self.work_us = dict.fromkeys(self.work_us, 0.0)
         for entry in self._log.before:
             self.pass_by(entry)
-            self._add(entry, entry.encoded())
+            self._add(LoggedRound.of(entry))
 
     def pass_by(self, entry: Round) -> None:
         """Moves the cursors over a round that was decided earlier."""
@@ -118,20 +117,22 @@ class Lane:
         """Whether the epoch has ended for this lane."""
         return self.last is not None and self.last.last
 
-    def next(self, done: RoundDone, now_us: int, closing: bool) -> Round | None:
+    def next(self, done: RoundDone, now_us: int, closing: bool) -> LoggedRound | None:
         """Decides the next round; None: nothing is due."""
-        self._events |= done.events_us
         for task, took_us in done.task_us.items():
             self.work_us[task] += took_us
         taken = self._live(done, now_us, closing) if self.queues else {}
         ranges = self._log_ranges(now_us, closing)
         if not taken and not ranges:
             return None
-        return self._admit(Round(len(self.logged) + 1, now_us, ranges, taken))
+        texts = {queue: given.encoded(later=task_of(queue) != queue) for queue, given in taken.items()}
+        text = Round(len(self.logged) + 1, now_us, [piece.to_json() for piece in ranges]).encoded(texts)
+        read = [*ranges, *[piece for given in taken.values() for piece in given.ranges]]
+        return self._admit(LoggedRound(text, now_us, sum([piece.rows or 0 for piece in read]), False, {}))
 
-    def end(self, now_us: int, moves: dict[str, int] | None = None) -> Round:
+    def end(self, now_us: int, moves: dict[str, int] | None = None) -> LoggedRound:
         """Ends the epoch. The tasks in `moves` go on in other lanes."""
-        return self._admit(Round(len(self.logged) + 1, now_us, last=True, moves=moves or {}))
+        return self._admit(LoggedRound.of(Round(len(self.logged) + 1, now_us, last=True, moves=moves or {})))
 
     @property
     def can_reopen(self) -> bool:
@@ -146,25 +147,24 @@ class Lane:
         if self._log is not None:
             self._log.close()
 
-    def _admit(self, entry: Round) -> Round:
+    def _admit(self, found: LoggedRound) -> LoggedRound:
         assert self._log is not None
-        self._add(entry, self._log.append(entry))
-        return entry
+        self._log.append(found.text)
+        self._add(found)
+        return found
 
-    def _add(self, entry: Round, encoded: bytes) -> None:
-        self.logged.append(encoded)
-        self.last = entry
-        taken = [*entry.ranges, *(piece for given in entry.taken.values() for piece in given["ranges"])]
-        self.epoch_rows += sum(piece["rows"] or 0 for piece in taken)
+    def _add(self, found: LoggedRound) -> None:
+        self.logged.append(found.text)
+        self.last = found
+        self.epoch_rows += found.rows
 
-    def _live(self, done: RoundDone, now_us: int, closing: bool) -> dict[str, Any]:
+    def _live(self, done: RoundDone, now_us: int, closing: bool) -> dict[str, TaskInput]:
         scheduling = self._policy
-        committed = Committed(done.number, now_us, self._events, done.elapsed_us, done.task_us, done.recording_us)
+        committed = Committed(done.number, now_us, done.events_us, done.elapsed_us, done.task_us, done.recording_us)
         scheduling.completed(done.number, now_us, committed)
-        taken = scheduling.next(len(self.logged) + 1, now_us, self.queues, committed, closing)
-        return {queue: given.to_json(later=task_of(queue) != queue) for queue, given in taken.items()}
+        return scheduling.next(len(self.logged) + 1, now_us, self.queues, committed, closing)
 
-    def _log_ranges(self, now_us: int, closing: bool) -> list[dict[str, Any]]:
+    def _log_ranges(self, now_us: int, closing: bool) -> list[Range]:
         logs = {name: source for name, source in self._sources.items() if name in self._logs}
         if not logs:
             return []
@@ -173,7 +173,7 @@ class Lane:
         ranges = take_log_ranges(logs, self._logs, budget, closing)
         if ranges:
             self._log_rows, self._log_began_us = sum(piece.rows or 0 for piece in ranges), now_us
-        return [piece.to_json() for piece in ranges]
+        return ranges
 
     @property
     def _policy(self) -> Scheduling:
@@ -208,7 +208,7 @@ class Lane:
         scheduling = self._scheduling
         if scheduling is None or self._waits_for_logs:
             return _SHORT_WAIT_S
-        until_us = scheduling.idle_until_us(now_us, self.queues, self._events)
+        until_us = scheduling.idle_until_us(now_us, self.queues)
         longest_s = _LONG_WAIT_S
         if not scheduling.foresees_arrivals or scheduling.awaits_watermarks:
             silent_us = now_us - (0 if self.last is None else self.last.admitted_us)

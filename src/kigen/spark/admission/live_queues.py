@@ -7,7 +7,8 @@ and everything else here can be rebuilt from them. Cost: a few microseconds per 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -42,9 +43,10 @@ def task_of(queue: str) -> str:
     return queue.partition(_SLICE)[0]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class TaskInput:
-    """Input of one task in a batch: ranges to read, and ranges to skip per stream. Part of Spark's offset as JSON."""
+    """Input of one task in a batch: ranges to read, and ranges to skip per stream. Part of Spark's offset as JSON. Must
+    not be changed: it is not frozen because a round makes hundreds of them."""
 
     ranges: list[Range]
     shed: dict[str, Bounds]  # stream -> offsets of the tuples to skip
@@ -53,33 +55,31 @@ class TaskInput:
     absent: dict[str, Bounds] = field(default_factory=dict)  # arrival of the first and last tuple of each dropped span
     until_us: int | None = None  # the time up to which the task knows its streams; FOREVER at their end
 
-    def to_json(self, later: bool = False) -> dict[str, Any]:
-        """Converts to JSON. `later`: for a slice after the first, which reads nothing but must know how far to go."""
-        body: dict[str, Any] = {
-            "ranges": [piece.to_json() for piece in self.ranges],
-            "shed": {s: list(passed) for s, passed in self.shed.items()},
-            "dropped": self.dropped,
-        }
-        return (
-            body | {"absent": {s: list(span) for s, span in self.absent.items()}, "until_us": self.until_us}
-            if later
-            else body
-        )
+    def encoded(self, later: bool = False) -> str:
+        """Returns the JSON. `later`: for a slice after the first, which reads nothing but must know how far to go."""
+        ranges = ", ".join([piece.encoded() for piece in self.ranges])
+        shed, dropped = _encoded(self.shed), _encoded(self.dropped)
+        more = f', "absent": {json.dumps(self.absent)}, "until_us": {json.dumps(self.until_us)}' if later else ""
+        return f'{{"ranges": [{ranges}], "shed": {shed}, "dropped": {dropped}{more}}}'
+
+
+def _encoded(skipped: Mapping[str, Any]) -> str:
+    return json.dumps(skipped) if skipped else "{}"
 
 
 class TaskQueue:
     """Queue of one task: the tuples of its streams from its cursors on."""
 
     def __init__(self, cursors: Cursors, arrivals: dict[str, StreamArrivals]) -> None:
-        self._cursors = cursors
+        self.cursors = cursors
         self._arrivals = [arrivals[name] for name in cursors]
         self._open = [(arrivals[name], state) for name, state in cursors.items() if not state["ended"]]
 
     def __len__(self) -> int:
         if len(self._arrivals) == 1:
             a = self._arrivals[0]
-            return a.count - a.place(self._cursors[a.name]["index"])
-        return sum([a.count - a.place(self._cursors[a.name]["index"]) for a in self._arrivals])
+            return a.count - a.place(self.cursors[a.name]["index"])
+        return sum([a.count - a.place(self.cursors[a.name]["index"]) for a in self._arrivals])
 
     @property
     def passed(self) -> int:
@@ -87,12 +87,12 @@ class TaskQueue:
         return sum(a.known - state["index"] for a, state in self._open) if not len(self) else 0
 
     def waiting(self, stream: str) -> int:
-        return next(a.count - a.place(self._cursors[stream]["index"]) for a in self._arrivals if a.name == stream)
+        return next(a.count - a.place(self.cursors[stream]["index"]) for a in self._arrivals if a.name == stream)
 
     def whole_instants(self, stream: str, first: int, count: int) -> int:
         """Extends a range of `count` waiting tuples, after the first `first`, to all that arrived with its last one."""
         arrivals = next(a for a in self._arrivals if a.name == stream)
-        begin = arrivals.place(self._cursors[stream]["index"]) + first
+        begin = arrivals.place(self.cursors[stream]["index"]) + first
         return int(arrivals.times.searchsorted(arrivals.times[begin + count - 1], side="right")) - begin
 
     @property
@@ -161,13 +161,13 @@ class TaskQueue:
             return self._take_runs(admit, closing)
         if len(self._arrivals) == 1 and not shed and not evicted:
             return self._take_plain(admit, closing)
-        starts = [a.place(self._cursors[a.name]["index"]) for a in self._arrivals]
+        starts = [a.place(self.cursors[a.name]["index"]) for a in self._arrivals]
         dropped, places, absent = self._dropped(starts, evicted) if evicted else ({}, starts, {})
         middles, ends = self._split(places, shed), self._split(places, shed + admit)
         ranges, times = [], []
         gone: dict[str, Bounds] = {}
         for a, place, middle, end in zip(self._arrivals, starts, middles, ends, strict=True):
-            state = self._cursors[a.name]
+            state = self.cursors[a.name]
             if state["ended"]:
                 continue
             index = state["index"]
@@ -194,7 +194,7 @@ class TaskQueue:
     def _take_plain(self, admit: int, closing: bool) -> TaskInput:
         """Admits the next tuples of a task with one stream, where nothing is skipped: what most rounds do."""
         a = self._arrivals[0]
-        state = self._cursors[a.name]
+        state = self.cursors[a.name]
         index = state["index"]
         if state["ended"]:
             return self._input([], {}, {}, [], {})
@@ -211,7 +211,8 @@ class TaskQueue:
             state["at"] = at
         if ended:
             self._open = []
-        return TaskInput([a.source.piece(a.name, index, last, progress_us, ended)], {}, {}, a.times[place:end])
+        piece = a.source.piece(a.name, index, last, progress_us, ended)
+        return TaskInput([piece], {}, {}, a.times_between(place, end))
 
     def _take_runs(self, runs: dict[str, Runs], closing: bool) -> TaskInput:
         """Skips and reads runs of tuples of each stream, and advances time on every stream. Moves the cursors."""
@@ -220,7 +221,7 @@ class TaskQueue:
         dropped: dict[str, int] = {}
         absent: dict[str, Bounds] = {}
         for a in self._arrivals:
-            state = self._cursors[a.name]
+            state = self.cursors[a.name]
             if state["ended"]:
                 continue
             if state["index"] > a.known:
@@ -312,3 +313,17 @@ class TaskQueue:
             split.append(place + before + same)
             left -= same
         return split
+
+
+class LiveQueues:
+    """Queues of all tasks of a run, by index. A queue is made anew only if its cursors are another object."""
+
+    def __init__(self, names: Sequence[str], arrivals: dict[str, StreamArrivals]) -> None:
+        self._names, self._arrivals = names, arrivals
+        self._queues: list[TaskQueue | None] = [None] * len(names)
+
+    def of(self, index: int, queues: Mapping[str, Cursors]) -> TaskQueue:
+        cursors, queue = queues[self._names[index]], self._queues[index]
+        if queue is None or queue.cursors is not cursors:
+            queue = self._queues[index] = TaskQueue(cursors, self._arrivals)
+        return queue

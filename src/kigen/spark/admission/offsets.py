@@ -9,6 +9,7 @@ live stream at its own cursor. Cost: a few `advance` calls per batch; nothing he
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
@@ -54,7 +55,7 @@ class Offset:
     With `lanes`, the batch is an epoch of many rounds. The offset is written before the first of them, so it has the
     positions at the start of the epoch, and the round log has the rest (kigen.spark.rounds.round_log).
 
-    `queues` has the cursors of each queue, and `taken` what each queue gives to the batch, as `TaskInput.to_json`
+    `queues` has the cursors of each queue, and `taken` what each queue gives to the batch, as `TaskInput.encoded`
     writes it. A slice after the first has a queue of its own (`queue_of`); its input also has `absent`, the tuples
     that it skips, and `until_us`, the time up to which it runs. The cursor of a slice has `skipped`, the offsets that
     it has skipped and a later slice has not reached (kigen.spark.rounds.round).
@@ -175,7 +176,7 @@ def next_offset(
     ranges = take_log_ranges(logs, positions, budget, closing)
     if not ranges and not inputs:
         return start
-    taken = {queue: mine.to_json(later=task_of(queue) != queue) for queue, mine in inputs.items()}
+    taken = {queue: json.loads(mine.encoded(later=task_of(queue) != queue)) for queue, mine in inputs.items()}
     pieces = [piece.to_json() for piece in ranges]
     return Offset(start.seq + 1, start.started_us, now_us, positions, pieces, queues, taken)
 

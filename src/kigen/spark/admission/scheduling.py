@@ -23,7 +23,7 @@ from kigen.plan.logical import App
 from kigen.plan.tasks import Task
 from kigen.schedule import Completion, Policy, PolicySettings, ScheduledTask, make_policy
 from kigen.spark.admission.due_tasks import DueTasks, Events
-from kigen.spark.admission.live_queues import Admit, Cursors, TaskInput, TaskQueue, task_of
+from kigen.spark.admission.live_queues import Admit, Cursors, LiveQueues, TaskInput, TaskQueue, task_of
 from kigen.spark.admission.shedding import shedding_of
 from kigen.spark.admission.stream_arrivals import AdmissionClock, StreamArrivals
 from kigen.spark.admission.stream_polls import StreamPolls
@@ -82,9 +82,11 @@ class Scheduling:
             self._arrivals[stream] = StreamArrivals(stream, source, shedding, first, clock)
         self._polls = StreamPolls(self._arrivals.values(), at_most, clock)
         names = [task.name for task in self._tasks]
-        self._due = DueTasks(
-            names, [list(queues[n]) for n in names], self._arrivals, self._lateness_us, tick_us, self._sends
-        )
+        self._names, self._owners = names, [task_of(name) for name in names]
+        self._deadlines_us = [task.deadline_us for task in self._tasks]
+        self._queues = LiveQueues(names, self._arrivals)
+        streams = [list(queues[n]) for n in names]
+        self._due = DueTasks(names, streams, self._arrivals, self._lateness_us, tick_us, self._sends, self._queues)
         self._arrived_for: set[int] = set()  # tasks that have got tuples since the last decision
         self._waits = 0  # tuples that the policy has, over all tasks
         self._shed = [0] * len(self._tasks)  # tuples that the policy shed, not in an offset yet
@@ -113,7 +115,7 @@ class Scheduling:
         parts: list[Times] = []
         for stream, (offsets, at_us) in self._poll(now_us, queues).items():
             for index in self._readers[stream]:
-                cursor = queues[self._tasks[index].name][stream]["index"]
+                cursor = queues[self._names[index]][stream]["index"]
                 # After a restart, tasks have different cursors, and several polls may be needed to pass all of them.
                 mine = at_us if cursor <= offsets[0] else at_us[offsets >= cursor]
                 tasks.append(index)
@@ -129,8 +131,7 @@ class Scheduling:
         return new
 
     def _stream_ended(self, stream: str) -> None:
-        for index in self._readers[stream]:
-            self._due.look_at(index)
+        self._due.look_at(self._readers[stream])
 
     def _feed(self, tasks: Times, at_us: Times) -> None:
         """Reports arrivals in slots, for all tasks in one call. The key of a slot is (slot, task)."""
@@ -149,23 +150,19 @@ class Scheduling:
         finished_us = committed.at_us if committed.seq == seq else now_us
         missed = 0
         for (index, _), times in zip(grants, arrivals, strict=True):
-            deadline_us = self._deadline_us(index)
+            deadline_us = self._deadlines_us[index]
             if deadline_us is not None and len(times) and times[0] < finished_us - deadline_us:
                 missed += int(times.searchsorted(finished_us - deadline_us))
         if grants:
             elapsed_us = now_us - admitted_us if committed.elapsed_us is None else committed.elapsed_us
             parts = committed.task_us
-            names = [task_of(self._tasks[index].name) for index, _ in grants]
-            measured = None if parts is None else [parts.get(name, 0.0) for name in names]
+            measured = None if parts is None else [parts.get(self._owners[index], 0.0) for index, _ in grants]
             self._learn(
                 Completion(float(finished_us), float(elapsed_us), grants, missed, measured, committed.recording_us)
             )
         self._batches += 1
         if self._costs_file is not None and self._batches % _SAVE_EVERY == 1:
             replace(self._costs_file, json.dumps(self._cost_model.to_json()).encode())
-
-    def _deadline_us(self, index: int) -> float | None:
-        return self.policy.tasks[index].deadline_us
 
     def _learn(self, done: Completion) -> None:
         self.policy.completed(done)
@@ -189,12 +186,11 @@ class Scheduling:
         taken: dict[str, TaskInput] = {}
         times: list[Times] = []
         for index in due:
-            name = self._tasks[index].name
-            self._due.look_at(index)
-            queue = TaskQueue(queues[name], self._arrivals)
-            taken[name] = self._take(index, queue, grants.get(index, 0), closing)
+            queue = self._queues.of(index, queues)
+            mine = taken[self._names[index]] = self._take(index, queue, grants.get(index, 0), closing)
             if index in grants:
-                times.append(taken[name].arrivals if len(queues[name]) == 1 else np.sort(taken[name].arrivals))
+                times.append(mine.arrivals if len(queue.cursors) == 1 else np.sort(mine.arrivals))
+        self._due.look_at(due)
         if taken:
             self._running = seq, now_us, [(i, count_of(grants[i])) for i in due if i in grants], times
             for stream in {stream for name in taken for stream in queues[name]}:
@@ -210,15 +206,17 @@ class Scheduling:
         self._waits -= sum(count for _, count in decision.admit)
         return dict(decision.admit)
 
-    def idle_until_us(self, now_us: int, queues: dict[str, Cursors], events: Events) -> int | None:
+    def idle_until_us(self, now_us: int, queues: dict[str, Cursors], events: Events | None = None) -> int | None:
         """Returns the earliest time at which `next` could return something if nothing unforeseen arrives.
+
+        `events` are known since the last decision (`DueTasks.note_events`).
 
         Counts the next arrivals that sources know, and the times at which watermarks reach a task's next event or the
         tick of what it sends. Arrivals at other sources are unforeseen (`foresees_arrivals`). None: no time is known.
         """
         if self._has_waiting():
             return now_us
-        self._due.note_events(events)
+        self._due.note_events(events or {})
         times = [self._polls.next_us(now_us), self._due.earliest_us(now_us, queues, self._removed)]
         known = [at for at in times if at is not None and at != FOREVER]
         return max(now_us, min(known)) if known else None
@@ -248,7 +246,9 @@ class Scheduling:
         """Takes the input of a task from its queue, with what is dropped. `closing`: nothing comes any more."""
         last = closing and len(queue) == self._removed(index) + count_of(admit)
         taken = queue.take(self._shed[index], admit, last, self._evicted[index])
-        self._shed[index], self._evicted[index] = 0, {}
+        self._shed[index] = 0
+        if self._evicted[index]:
+            self._evicted[index] = {}
         return taken
 
     def _evict(self, queues: dict[str, Cursors]) -> None:
@@ -260,7 +260,7 @@ class Scheduling:
             buffers = self._buffers[index]
             if not buffers:
                 continue
-            queue, gone = TaskQueue(queues[self._tasks[index].name], self._arrivals), self._evicted[index]
+            queue, gone = self._queues.of(index, queues), self._evicted[index]
             for stream, room in buffers.items():
                 beyond = min(queue.waiting(stream) - gone.get(stream, 0) - room, len(queue) - self._removed(index))
                 if beyond > 0:

@@ -139,9 +139,6 @@ class SliceScheduling(Scheduling):
                 levels[(offsets >= first) & (offsets < end)] = slices
         return levels
 
-    def _deadline_us(self, index: int) -> float | None:
-        return self._tasks[index].deadline_us
-
     def _learn(self, done: Completion) -> None:
         if done.task_elapsed_us is None:
             self.admission.completed(done.elapsed_us, recording_us=done.recording_us)
@@ -155,7 +152,7 @@ class SliceScheduling(Scheduling):
             if place or not self._buffers[index]:
                 continue
             last = index + self._count(self._whole[number]) - 1  # what waits for any slice also waits for the last
-            queue = TaskQueue(queues[self._tasks[last].name], self._arrivals)
+            queue = self._queues.of(last, queues)
             for stream, room in self._buffers[index].items():
                 lane = self._streams[number].index(stream)
                 first, end = self.admission.waiting(number, lane)

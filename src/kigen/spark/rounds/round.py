@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import count, takewhile
 from typing import Any
 
+from kigen.connectors.source_base import quoted
 from kigen.plan.tasks import Task
 from kigen.spark.admission.live_queues import Bounds, Cursors, queue_of, spans, task_of
 
@@ -21,7 +22,7 @@ _NOTHING: Json = {"ranges": [], "shed": {}, "dropped": {}}
 
 @dataclass(frozen=True)
 class Round:
-    """One decision: ranges of logs, and what each queue gives (`TaskInput.to_json`).
+    """One decision: ranges of logs, and what each queue gives (`TaskInput.encoded`).
 
     `last`: the epoch ends here, and the tasks in `moves` go on in other lanes.
     """
@@ -33,15 +34,48 @@ class Round:
     last: bool = False
     moves: dict[str, int] = field(default_factory=dict)  # task -> lane
 
-    def to_json(self) -> Json:
-        return self.__dict__
-
-    def encoded(self) -> bytes:
-        return json.dumps(self.to_json()).encode()
+    def encoded(self, taken: Mapping[str, str] | None = None) -> bytes:
+        """Returns the JSON. `taken` is the JSON of what each queue gives, where only that is at hand."""
+        if taken is None:
+            taken = {queue: json.dumps(given) for queue, given in self.taken.items()}
+        body = ", ".join([f"{quoted(queue)}: {given}" for queue, given in taken.items()])
+        text = (
+            f'{{"number": {self.number}, "admitted_us": {self.admitted_us}, "ranges": {json.dumps(self.ranges)}, '
+            f'"taken": {{{body}}}, "last": {json.dumps(self.last)}, "moves": {json.dumps(self.moves)}}}'
+        )
+        return text.encode()
 
     @staticmethod
     def from_json(value: Json) -> Round:
         return Round(**value)
+
+    @staticmethod
+    def decoded(text: bytes) -> Round:
+        return Round.from_json(json.loads(text))
+
+
+@dataclass(frozen=True)
+class LoggedRound:
+    """A round as admission keeps it: its JSON, and the little that admission asks of it later.
+
+    Its hundreds of objects would be visited by collections of garbage as long as it is kept.
+    """
+
+    text: bytes
+    admitted_us: int
+    rows: int  # tuples that it reads
+    last: bool
+    moves: dict[str, int]
+
+    @staticmethod
+    def of(entry: Round) -> LoggedRound:
+        pieces = [*entry.ranges, *(piece for given in entry.taken.values() for piece in given["ranges"])]
+        rows = sum(piece["rows"] or 0 for piece in pieces)
+        return LoggedRound(entry.encoded(), entry.admitted_us, rows, entry.last, entry.moves)
+
+    @property
+    def entry(self) -> Round:
+        return Round.decoded(self.text)
 
 
 def contents(ranges: list[Json], taken: dict[str, Json], tasks: Iterable[Task]) -> dict[str, Json]:
