@@ -74,18 +74,42 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     return bags(directory / "out")
 
 
-def test_filter_aggregate_join_and_except_across_nodes(tmp_path: Path, expected: dict[str, list[str]]) -> None:
-    app = write(tmp_path, 1500, SPREAD)
+TICKS = """
+CREATE QUERY ticks AS RSTREAM[2 SECONDS](SELECT room, COUNT(*) AS n FROM readings [ROWS 10] GROUP BY room);
+CREATE QUERY both AS SELECT t.room, t.n, a.level FROM ticks [RANGE 2 SECONDS] AS t, alarms [ROWS 5] AS a
+  WHERE t.room = a.room;
+"""
+TICKING = """[operators."ticks.rstream"]
+nodes = ["a"]
+[operators."both.window"]
+nodes = ["c"]
+[operators."both.join"]
+nodes = ["c"]
+"""
+
+
+def test_all_kinds_of_operators_across_nodes(tmp_path: Path) -> None:
+    """A filter, an aggregate, a join, EXCEPT, and a periodic stream that is read on another node. Readings end halfway,
+    and their node goes on giving rows every two seconds until the alarms of b end."""
+    app = write(tmp_path, 1000, SPREAD + TICKING, ROOMS + TICKS)
+    readings = (tmp_path / "readings.csv").read_text(encoding="utf-8").splitlines()
+    (tmp_path / "readings.csv").write_text("\n".join(readings[:500]) + "\n", encoding="utf-8")
+    drained(app, tmp_path / "whole")
+    expected = bags(tmp_path / "whole")
     with Up(app, "--output", str(tmp_path / "out"), "--report", str(tmp_path / "report.json")) as up:
         assert up.end() == 0, up.said
-        assert "takes" in up.said
+        assert "takes alarms.clock from b" in up.said
     assert bags(tmp_path / "out") == expected
+    last = max(line.rpartition(",")[2] for line in expected["both.csv"][1:])
+    assert last > readings[500].rpartition(",")[2], "something came after the end of the readings"
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert {name: query["node"] for name, query in report["queries"].items()} == {
         "hot": "c",
         "meet": "c",
         "calm": "c",
         "arrivals": "a",
+        "ticks": "c",
+        "both": "c",
     }
     for name, query in report["queries"].items():
         assert query["out"] == len(expected[f"{name}.csv"]) - 1
@@ -165,40 +189,3 @@ def test_stopped_or_killed_the_same_command_goes_on(tmp_path: Path, expected: di
         assert up.end() == 0, up.said
         assert "stopped" not in up.said
     assert bags(tmp_path / "out") == wanted
-
-
-TICKS = """
-CREATE QUERY ticks AS RSTREAM[2 SECONDS](SELECT room, COUNT(*) AS n FROM readings [ROWS 10] GROUP BY room);
-CREATE QUERY both AS SELECT t.room, t.n, a.level FROM ticks [RANGE 2 SECONDS] AS t, alarms [ROWS 5] AS a
-  WHERE t.room = a.room;
-"""
-TICKING = """[streams.readings]
-born = "a"
-rate = 20
-[streams.alarms]
-born = "b"
-rate = 10
-[results]
-default = "c"
-[operators."ticks.rstream"]
-nodes = ["a"]
-[operators."both.window"]
-nodes = ["c"]
-[operators."both.join"]
-nodes = ["c"]
-"""
-
-
-def test_a_periodic_stream_is_read_on_another_node(tmp_path: Path) -> None:
-    """Readings end halfway, and their node goes on giving rows every two seconds until the alarms of b end."""
-    app = write(tmp_path, 300, TICKING, "\n".join(ROOMS.splitlines()[:3]) + TICKS)
-    readings = (tmp_path / "readings.csv").read_text(encoding="utf-8").splitlines()
-    (tmp_path / "readings.csv").write_text("\n".join(readings[:150]) + "\n", encoding="utf-8")
-    drained(app, tmp_path / "whole")
-    with Up(app, "--output", str(tmp_path / "out")) as up:
-        assert up.end() == 0, up.said
-        assert "takes alarms.clock from b" in up.said
-    expected = bags(tmp_path / "whole")
-    assert bags(tmp_path / "out") == expected
-    last = max(line.rpartition(",")[2] for line in expected["both.csv"][1:])
-    assert last > readings[150].rpartition(",")[2], "something came after the end of the readings"
