@@ -121,6 +121,7 @@ def lines(told: dict[str, Any], node: str) -> int:
     return sum(query["out"] for query in told[node]["queries"].values())
 
 
+@pytest.mark.skipif("KIGEN_SOAK" not in os.environ, reason="make soak; the next test is its short form")
 def test_nodes_are_killed_and_started_again(tmp_path: Path, expected: dict[str, list[str]]) -> None:
     """First the one that reads the stream, then the relay, then the one that gives results, each in the middle of its
     work."""
@@ -142,13 +143,16 @@ def test_nodes_are_killed_and_started_again(tmp_path: Path, expected: dict[str, 
 
 
 def test_a_killed_spark_or_worker_is_a_death_like_any_other(tmp_path: Path, expected: dict[str, list[str]]) -> None:
-    """The JVM of the node that reads the stream, then a Python worker of the one that gives results, at work."""
+    """The JVM of the node that reads the stream, then the relay, then a Python worker of the node that gives results, at
+    work."""
     app = write(tmp_path, 1500, ONE, HOT)
     owners = {node: tmp_path / "state" / node / "checkpoint" / "owner.json" for node in "ac"}
     with Up(app, "--output", str(tmp_path / "out"), "--state", str(tmp_path / "state"), env=SMALL) as up:
         told = up.until(lambda told: lines(told, "c") > 50, "50 results")
         os.kill(json.loads(owners["a"].read_bytes())["jvm"]["pid"], signal.SIGKILL)
         up.until(lambda now: now["a"]["pid"] != told["a"]["pid"] and now["a"]["state"] == "running", "node a again")
+        os.kill(told["b"]["pid"], signal.SIGKILL)
+        up.until(lambda now: now["b"]["pid"] != told["b"]["pid"], "node b again")
         jvm = json.loads(owners["c"].read_bytes())["jvm"]["pid"]
 
         def dead(_: dict[str, Any]) -> bool:  # one that has nothing to do is not missed
@@ -161,6 +165,7 @@ def test_a_killed_spark_or_worker_is_a_death_like_any_other(tmp_path: Path, expe
         assert up.end() == 0, up.said
         for node in ("a", "c"):
             assert f"node {node} was killed (its Spark died); starting it again in 1 s" in up.said
+        assert "node b was killed (SIGKILL); starting it again" in up.said
     assert bags(tmp_path / "out") == {name: expected[name] for name in ("hot.csv", "arrivals.csv")}
 
 
