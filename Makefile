@@ -3,6 +3,10 @@ PYTHON ?= python3
 VENV := .venv/bin
 export PYTHON
 
+# Files are dealt to one worker more than a small machine has cores: many tests wait for processes.
+TESTS = $(VENV)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
+SPARK := tests/standby_nodes tests/nodes tests/spark tests/engine tests/cli tests/docs tests/packaging
+
 .PHONY: setup demo demo-live test check fast spark soak bench clean help
 
 help:            ## show this list
@@ -24,14 +28,13 @@ check: setup     ## check lint, types and the layers of packages
 	$(VENV)/python -m pytest -q tests/architecture
 
 test: check fast ## run the checks and all tests, as CI does
-	$(VENV)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/standby_nodes tests/nodes tests/spark tests/engine tests/cli tests/docs tests/packaging
+	$(TESTS) $(SPARK)
 
-fast: setup      ## run the tests without Spark; those that wait for processes run two files at a time
-	$(VENV)/python -m pytest -q -n auto --dist worksteal --ignore=tests/queue --ignore=tests/links --ignore=tests/standby --ignore=tests/kafka --ignore=tests/mqtt --ignore=tests/web --ignore=tests/spark --ignore=tests/engine --ignore=tests/cli --ignore=tests/nodes --ignore=tests/standby_nodes --ignore=tests/soak --ignore=tests/architecture --ignore=tests/docs --ignore=tests/packaging
-	$(VENV)/python -m pytest -q -n 2 --dist loadfile tests/queue tests/links tests/standby tests/kafka tests/mqtt tests/web
+fast: setup      ## run the tests without Spark
+	$(TESTS) tests $(addprefix --ignore=,$(SPARK) tests/soak tests/architecture)
 
-soak: setup      ## run the long tests: 5,000 random apps of each kind, 100 kills, ten each over HTTP, Kafka, PostgreSQL and MQTT, servers away for minutes, 100 killed leaders
-	KIGEN_SOAK=1 $(VENV)/python -m pytest -q --timeout=0 tests/soak tests/nodes tests/standby_nodes tests/standby tests/protocol tests/schedule tests/queue tests/links tests/spark/test_http_kill.py tests/spark/test_kafka_run.py tests/spark/test_postgres_kill.py tests/spark/test_mqtt_kill.py tests/spark/test_servers_away.py
+soak: setup      ## run the long tests: 5,000 random apps of each kind, 100 kills, ten each over HTTP, Kafka, PostgreSQL and MQTT, servers away for minutes, 100 killed leaders, all seeds of the random tests
+	KIGEN_SOAK=1 $(VENV)/python -m pytest -q --timeout=0 tests/soak tests/nodes tests/standby_nodes tests/standby tests/protocol tests/schedule tests/queue tests/links tests/lifetimes tests/placement tests/spark/test_http_kill.py tests/spark/test_live_change_kill.py tests/spark/test_kafka_run.py tests/spark/test_postgres_kill.py tests/spark/test_mqtt_kill.py tests/spark/test_servers_away.py tests/spark/test_random_apps_on_spark.py
 
 bench: setup     ## run the short form of all benchmarks: over an hour, on an otherwise idle machine
 	for name in floor latency lifetimes joins shared-joins deadlines links placement nodes standby connectors; do $(VENV)/kigen bench $$name --quick || exit 1; done

@@ -11,8 +11,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import kigen
+from kigen.cli.main import app as command_line
 from kigen.plan import bind
 from kigen.plan.connectors.registry import REGISTRY
 from kigen.schedule import POLICY_NAMES
@@ -199,8 +201,9 @@ def test_references_are_complete() -> None:
 )
 def test_every_option_of_a_command_is_described(command: str) -> None:
     page = (DOCS / "reference" / "command.md").read_text(encoding="utf-8")
-    shown = run_kigen(f"kigen {command} --help", ROOT)
-    options = set(re.findall(r"--[a-z][a-z-]+", shown)) - {"--help"}
+    shown = CliRunner().invoke(command_line, [command, "--help"], env={"COLUMNS": "200"})
+    assert shown.exit_code == 0
+    options = set(re.findall(r"--[a-z][a-z-]+", shown.output)) - {"--help"}
     assert options
     missing = {option for option in options if option not in page}
     assert not missing, missing

@@ -16,6 +16,7 @@ from kigen_lab.servers.ports import free_ports
 
 from kigen.cli.nodes.placing import load_nodes
 from kigen.cli.nodes.status_command import ask
+from kigen.engine import Engine
 
 KIGEN = [sys.executable, "-m", "kigen.cli.main"]
 SMALL = {"KIGEN_BATCH_ROWS": "25"}  # so that a csv file takes many batches, and something can happen in between
@@ -32,9 +33,8 @@ def nodes_text(names: str, rest: str) -> str:
 
 
 def drained(app: Path, output: Path) -> None:
-    command = [*KIGEN, "run", str(app), "--drain", "--output", str(output)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert done.returncode == 0, done.stderr
+    """Runs the whole app in one place, on the session of this process: another start of Spark would show nothing more."""
+    Engine().run(app, drain=True, output=str(output), keep_results=False)
 
 
 class Up:

@@ -12,6 +12,7 @@ from kigen_lab.simulate.standby.virtual_queue import END, WATERMARK
 from protocol.chain import Chain
 from protocol.passive_pair import PassivePair
 from protocol.search import Search
+from seeds import seeds
 
 from kigen.replicas.standby_kind import NEVER_FULL, PassiveStandby, ReadingStandby, StandbyKind
 
@@ -49,14 +50,14 @@ def test_without_an_end_the_acks_of_whoever_leads_count(batch: int | None) -> No
     """D turned away and back: the replica that it left led on, and once the upstream node did not wait for its acks."""
     assert search((2, WATERMARK), selection(batch), suspect=2).explore().at_rest > 1
     one = search(MANY[:-2], selection(batch), kill=3, suspect=4, cut=2, restart=1)
-    for seed in range(10):
+    for seed in seeds(5, 10):
         one.wander(seed, 0.1)
 
 
 @pytest.mark.parametrize("node", NODES, ids=IDS)
 def test_random_orders_with_many(node: Node) -> None:
     one = search(MANY, node, kill=3, suspect=2, cut=2, restart=1)
-    for seed in range(20):
+    for seed in seeds(10, 20):
         one.wander(seed, 0.1)
 
 
@@ -119,7 +120,7 @@ PAIRS = {
 @pytest.mark.parametrize("nodes", PAIRS.values(), ids=PAIRS)
 def test_two_pairs_in_a_row(nodes: tuple[Node, Node]) -> None:
     one = search(MANY, *nodes, kill=4, suspect=3, cut=2, restart=1)
-    for seed in range(8):
+    for seed in seeds(4, 8):
         one.wander(seed, 0.1)
 
 
@@ -168,7 +169,7 @@ def test_all_orders_of_copies_from_the_start_on(node: Node, fault: str) -> None:
 def test_random_orders_of_copies(node: Node) -> None:
     """Leaders are killed, also both replicas, and while they write; readers turn away by mistake; links are cut."""
     one = search(MANY, node, copy=6, kill=4, suspect=3, cut=2, restart=1)
-    for seed in range(30):
+    for seed in seeds(15, 30):
         one.wander(seed, 0.15)
 
 
@@ -176,7 +177,7 @@ def test_random_orders_of_copies(node: Node) -> None:
 @pytest.mark.parametrize("second", [selection(2), PASSIVE_NODES["memory"]], ids=["lazy", "passive"])
 def test_a_passive_pair_beside_another(first: Node, second: Node) -> None:
     one = search(MANY, first, second, copy=6, kill=4, suspect=3, cut=2, restart=1)
-    for seed in range(8):
+    for seed in seeds(4, 8):
         one.wander(seed, 0.15)
 
 

@@ -17,6 +17,7 @@ from rooms import bags, write_rooms
 
 from kigen.engine import Engine
 
+_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # five JVMs live so shortly that compiling well costs more
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 
 
@@ -27,6 +28,7 @@ def daemon(log: Path, *arguments: str) -> Iterator[Path]:
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_NO_DAEMONIZE": "1",
+        "JAVA_TOOL_OPTIONS": _JAVA_OPTIONS,
     }
     with log.open("wb") as out:
         process = subprocess.Popen([str(SPARK_CLASS), *arguments], stdout=out, stderr=out, env=environment)
@@ -80,7 +82,12 @@ def test_a_cluster_gives_the_same_lines_as_this_process(engine: Engine, master: 
         master,
     ]
     done = subprocess.run(
-        command, env={**os.environ, "KIGEN_BATCH_ROWS": "100"}, capture_output=True, text=True, timeout=600, check=False
+        command,
+        env={**os.environ, "KIGEN_BATCH_ROWS": "100", "JAVA_TOOL_OPTIONS": _JAVA_OPTIONS},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert bags(tmp_path / "there") == bags(tmp_path / "here")

@@ -1,5 +1,5 @@
-"""Random apps through Spark, from csv files to csv files, with both methods: 40 seeds of the older constructs and 60 of
-the newer ones, in a few apps, in one session."""
+"""Random apps through Spark, from csv files to csv files, with both methods: 20 seeds of the older constructs and 30 of
+the newer ones, in the soak twice as many, in a few apps, in one session."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from oracle.pack import pack
 from oracle.render_cql import write_app
 from oracle.shapes import App
 from oracle.sql_apps import generate_sql
+from seeds import seeds
 
 from kigen.engine import Engine
 
@@ -26,13 +27,13 @@ NEWER = {generate_sql: 20_000, generate_joins: 21_000, generate_newer: 22_000}  
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("first", range(FIRST, FIRST + 40, PACKED))
+@pytest.mark.parametrize("first", seeds(PACKED, 2 * PACKED, first=FIRST)[::PACKED])
 def test_random_apps_through_spark(engine: Engine, tmp_path: Path, first: int) -> None:
     _judge_on_spark(engine, tmp_path, [generate(seed) for seed in range(first, first + PACKED)], ROWS_PER_BATCH)
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", seeds(1, 2))
 def test_random_apps_of_newer_constructs_through_spark(engine: Engine, tmp_path: Path, part: int) -> None:
     each = PACKED // 2
     apps = [

@@ -17,7 +17,7 @@ from nodes.running import alive, gone, spark_of
 from standby_nodes.pairs import ALL, SELECTION, Pair, after, kill_leaders, lines, role, steady
 
 pytestmark = pytest.mark.timeout(1800)
-LENGTHS, KILLS = ((300, 600), 10) if "KIGEN_SOAK" in os.environ else ((90, 300), 2)
+LENGTHS, KILLS = ((300, 600), 10) if "KIGEN_SOAK" in os.environ else ((60, 300), 2)
 
 
 def test_all_operators_whichever_replica_is_killed(tmp_path: Path) -> None:
