@@ -12,4 +12,4 @@ from kigen.engine import Engine
 
 @pytest.mark.timeout(1800)
 def test_rounds_that_were_killed_are_made_again(engine: Engine, tmp_path: Path) -> None:
-    check_kills(engine, tmp_path, 8)  # two of each kind of process; the soak has a hundred
+    check_kills(engine, tmp_path, 12)  # three of each kind of process; the soak has a hundred
