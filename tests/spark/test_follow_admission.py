@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kigen.connectors import LiveSource, Range, open_source
 from kigen.lifetimes.blocks import FOREVER
 from kigen.lifetimes.intake import Intake, StreamInput
@@ -102,7 +104,9 @@ def test_restarts_continue_at_the_recorded_offset(tmp_path: Path) -> None:
     assert rows[run.tasks[0].name] == rows[run.tasks[1].name]
 
 
-def test_a_silent_file_moves_time_on_with_idle(tmp_path: Path) -> None:
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_silent_file_moves_time_on_with_idle(tmp_path: Path, restarted: bool) -> None:
+    """Also if a run continues at the end of the file: its rows may still be held."""
     app = bind(STREAM.format("IDLE 2 SECONDS"))
     began_ns = time.monotonic_ns()
     append(tmp_path / "s.jsonl", range(3))
@@ -117,6 +121,8 @@ def test_a_silent_file_moves_time_on_with_idle(tmp_path: Path) -> None:
     assert stream.idle_us == 2_000_000
     take(run.source.piece("s", 0, 3, None, False))
     newest = intake.progress
+    if restarted:
+        run = Run(app, tmp_path, run.offset)
     before = run.offset.queues[run.tasks[0].name]["s"]["at"]
     until = time.monotonic() + 120
     while not run.source.wants_step(before):

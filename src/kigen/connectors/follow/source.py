@@ -63,7 +63,7 @@ class FollowedSource(LiveSource):
         self._finder = finder_of(stream)
         self._visits = None if checkpoint is None else Path(checkpoint) / FOLDER / f"{stream.name}.visits"
         self._positions: Mapping[int, Position | None] = {}
-        self._resumed_us = 0
+        self._heard_us = 0  # when a record came last; after a restart, when the run continued
         self._last: tuple[int, Position | None] | None = None  # the position that was asked for last
         self._watcher: Watcher | None = None
         self._call: Callable[[], None] = _nobody
@@ -85,7 +85,7 @@ class FollowedSource(LiveSource):
 
     def resume(self, positions: Mapping[int, Position | None]) -> None:
         known = {index: at if at is not None and "visit" in at else None for index, at in positions.items()}
-        self._positions, self._resumed_us = known, time.time_ns() // 1000
+        self._positions, self._heard_us = known, time.time_ns() // 1000
 
     @property
     def _watching(self) -> Watcher:
@@ -132,19 +132,19 @@ class FollowedSource(LiveSource):
         """Returns the position, with the silence that IDLE notices: since when, and for how long."""
         with self._watching.lock:
             path = self._watching.path
-            at, last_us = path.position(index), path.last_arrived_us
-            silent = index == path.end and last_us is not None
-        if at is None or self.stream.idle_us is None or not silent or last_us is None:
+            at, is_end = path.position(index), index == path.end
+            self._heard_us = max(self._heard_us, path.last_arrived_us or 0)
+        if at is None or self.stream.idle_us is None or not is_end or not index:
             return at
-        since_us = max(last_us, self._resumed_us) + self.stream.idle_us
+        since_us = self._heard_us + self.stream.idle_us
         lasting_us = time.time_ns() // 1000 - since_us
         return at if lasting_us < 0 else {**at, "silence": [since_us, lasting_us]}
 
     def wants_step(self, at: Position | None) -> bool:
         """Returns whether the silence has lasted a good while longer than `at` says."""
-        if at is None or self.stream.idle_us is None or self._last is None:
+        if at is None or self.stream.idle_us is None:
             return False
-        now = self._position(self._last[0]) or {}
+        now = self._position(int(at["index"])) or {}
         if "silence" not in now:
             return False
         since_us, lasting_us = now["silence"]
