@@ -37,7 +37,7 @@ class Shedding:
         self._known: OrderedDict[int, tuple[int, Mask]] = OrderedDict()  # slot -> its first offset, which are kept
 
     def settled_us(self, now_us: int) -> int:
-        """Returns the time up to which the decision is final: the end of the last slot of which all tuples are there."""
+        """Returns the time up to which the decision is final: the end of the last slot whose tuples are all there."""
         return (now_us - self._delay_us) // SLOT_US * SLOT_US + self._delay_us
 
     def keeps(self, first: int, end: int) -> Mask:
