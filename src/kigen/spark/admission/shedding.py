@@ -33,7 +33,7 @@ class Shedding:
     def __init__(self, stream: SourceStream, source: LiveSource) -> None:
         assert stream.shed is not None
         self._stream, self._source, self._shed = stream, source, stream.shed
-        self._delay_us = source.completes_at_us(0) or 0  # a tuple appears so long after its arrival
+        self._delay_us = -(source.complete_us(0) or 0)  # a tuple appears so long after its arrival
         self._known: OrderedDict[int, tuple[int, Mask]] = OrderedDict()  # slot -> its first offset, which are kept
 
     def settled_us(self, now_us: int) -> int:
