@@ -71,7 +71,7 @@ def test_the_one_that_is_cut_off_is_left_and_keeps_copies(
 
         copied = copies(cluster, other)
         monkeypatch.setattr(KernelRun, "given", 800)
-        until(cluster, lambda: copies(cluster, other) > copied)  # a pair survives one failure, until it has a copy again
+        until(cluster, lambda: copies(cluster, other) > copied)  # until then, a pair survives no other failure
         cluster.kill(first, 5.0)
         until(cluster, lambda: role(cluster, other) == "leads")
         monkeypatch.setattr(KernelRun, "given", 1 << 40)

@@ -33,20 +33,19 @@ class Shedding:
     def __init__(self, stream: SourceStream, source: LiveSource) -> None:
         assert stream.shed is not None
         self._stream, self._source, self._shed = stream, source, stream.shed
-        self._delay_us = -(source.complete_us(0) or 0)  # a tuple appears so long after its arrival
+        self._delay_us = -(source.complete_us(0) or 0)  # a tuple appears so long after its arrival: slots are cut then
         self._known: OrderedDict[int, tuple[int, Mask]] = OrderedDict()  # slot -> its first offset, which are kept
 
     def settled_us(self, now_us: int) -> int:
-        """Returns the time up to which the decision is final: the end of the last slot whose tuples are all there."""
-        return (now_us - self._delay_us) // SLOT_US * SLOT_US + self._delay_us
+        """Returns the time up to which the decision is final: the end of the last whole slot."""
+        return now_us // SLOT_US * SLOT_US
 
     def keeps(self, first: int, end: int) -> Mask:
         """Returns a mask of the tuples first..end-1 that are kept. Their slots must be over."""
         if end <= first:
             return np.zeros(0, bool)
-        arrivals = self._source.arrivals_us(first, end)
         parts = []
-        for slot in np.unique(arrivals // SLOT_US).tolist():
+        for slot in np.unique(self._appear_us(first, end) // SLOT_US).tolist():
             start, mask = self._slot(int(slot))
             parts.append(mask[max(0, first - start) : end - start])
         return np.concatenate(parts)
@@ -61,20 +60,20 @@ class Shedding:
     def _decide(self, slot: int) -> tuple[int, Mask]:
         begins_us = slot * SLOT_US
         second_us = begins_us // SECOND_US * SECOND_US
+        count = self._source.arrived_by
         shedder = LoadShedder(self._shed.above_per_second)
         for earlier_us in range(second_us, begins_us, SLOT_US):
-            before = self._source.arrivals_us(*self._offsets(earlier_us))
+            before = self._appear_us(count(earlier_us - 1), count(earlier_us + SLOT_US - 1))
             shedder.keep(before, now_us=earlier_us + SLOT_US - 1)
-        first, end = self._offsets(begins_us)
-        arrivals = self._source.arrivals_us(first, end)
+        first, end = count(begins_us - 1), count(begins_us + SLOT_US - 1)
         return first, shedder.keep(
-            arrivals, _values(self._shed, self._source, self._stream, first, end), begins_us + SLOT_US - 1
+            self._appear_us(first, end),
+            _values(self._shed, self._source, self._stream, first, end),
+            begins_us + SLOT_US - 1,
         )
 
-    def _offsets(self, slot_us: int) -> tuple[int, int]:
-        """Returns the first tuple of the slot that begins then, and its end."""
-        before_us = slot_us - 1 + self._delay_us
-        return self._source.arrived_by(before_us), self._source.arrived_by(before_us + SLOT_US)
+    def _appear_us(self, first: int, end: int) -> Times:
+        return self._source.arrivals_us(first, end) + self._delay_us
 
 
 class BatchShedding:
