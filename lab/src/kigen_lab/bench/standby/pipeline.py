@@ -191,10 +191,12 @@ def at_work(about: dict[str, Any], near: float) -> bool:
     """Checks that a node works.
 
     A replica that keeps copies must have one. A follower must not be further behind than `near`: if the leader is
-    killed again at once, it is not warm.
+    killed again at once, it is not warm. A lazy follower gets nothing as long as the leader delivers in time.
     """
-    if about["role"] == "stands by" and (about["behind"] is None or about["behind"] > near):
-        return False
+    if about["role"] == "stands by":
+        here = sum(int(about["queues"][stream]["kept_tuples"]) for stream in about["from"])
+        if (here if about["behind"] is None else about["behind"]) > near:
+            return False
     return about["state"] == "running" or (about["role"] == "copies" and about["copy"]["age_s"] is not None)
 
 
