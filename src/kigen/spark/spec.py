@@ -129,6 +129,11 @@ class RunSpec:
         """Returns the address on which a server for the lanes listens."""
         return str(Path(self.scratch) / name) if self.host is None else (self.host, 0)
 
+    def is_queued(self, stream: str) -> bool:
+        """Whether a queue of limited size keeps the stream's tuples until no replay needs them."""
+        pushed = self.ingest is not None and self.ingest.has(stream)
+        return pushed or self.app.stream(stream).source.name == LINK
+
     def sources(self, started_us: int, streams: set[str] | None = None) -> dict[str, Source]:
         """Opens the sources of these streams, or of all that queries read."""
         used = {s for query in self.app.queries for s in query.streams} if streams is None else streams

@@ -64,6 +64,7 @@ class TaskStep:
     encoders: Encoders | None
     watch: StepWatch = field(init=False)
     _spool: Spool = field(init=False)
+    _queued: frozenset[str] = field(init=False)  # streams whose tuples a queue keeps
     _sent: frozenset[str] = field(init=False)  # queries whose results go to another node
     _costs_us: dict[str, int] = field(init=False)  # query -> what each of its tuples burns
     _loaded: Any = None
@@ -73,7 +74,9 @@ class TaskStep:
     def __post_init__(self) -> None:
         self.watch = _watch_of(self.spec, self.task, self.bucket)
         self._spool = Spool(self.spec.checkpoint)
-        queries = next(t for t in self.spec.tasks if t.name == self.task).queries
+        task = next(t for t in self.spec.tasks if t.name == self.task)
+        queries = task.queries
+        self._queued = frozenset(stream for stream in task.streams if self.spec.is_queued(stream))
         self._sent = frozenset(query.name for query in queries if query.sent)
         self._costs_us = {query.name: query.cost_us for query in queries if query.cost_us}
 
@@ -150,9 +153,9 @@ class TaskStep:
 
     def _note(self, seq: int, read: ReadRanges, later: LaterSlices | None) -> None:
         reference = None if later is None else later.reference
-        self.manifest.add_step(
-            seq, [_with_checksum(piece, rows) for piece, rows in read], _rows(read), reference, _queued_bytes(read)
-        )
+        ranges = [_with_checksum(piece, rows) for piece, rows in read]
+        queued_bytes = sum(rows.table.nbytes for piece, rows in read if piece.stream in self._queued)
+        self.manifest.add_step(seq, ranges, _rows(read), reference, queued_bytes)
         self._ends |= {piece.stream: int(piece.end["index"]) for piece, _ in read if "index" in piece.end}
 
     def step(self, seq: int, payload: Payload) -> Iterator[ResultRow]:
@@ -252,11 +255,6 @@ def _receiver(sent: frozenset[str], outbox: Outbox, read: ReadRanges, admitted_u
 
 def _rows(read: ReadRanges) -> int:
     return sum(rows.table.num_rows for _, rows in read)
-
-
-def _queued_bytes(read: ReadRanges) -> int:
-    """Returns the size of the tuples that a queue must keep for a replay."""
-    return sum(rows.table.nbytes for piece, rows in read if "index" in piece.end)
 
 
 def _inputs(read: ReadRanges) -> dict[str, StreamInput]:

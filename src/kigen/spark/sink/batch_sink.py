@@ -17,6 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -168,7 +169,8 @@ class BatchSink:
         if self._server is not None:
             self._server.close()
         with self._writing:
-            self._let_go()
+            with suppress(OSError):  # then the next run lets them go
+                self._let_go()
             self._rounds.close()
             self._writer.close()
             # Spark's gateway keeps this sink, and the listeners keep the run with its results.
