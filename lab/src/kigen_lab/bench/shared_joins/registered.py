@@ -49,6 +49,8 @@ def _prepare(
         if queries or kind != WindowKind.range or kernel_only:
             raise typer.BadParameter("--overload has its own queries over RANGE windows, and runs on Spark")
         return _prepare_overload(say, quick, out, lifetime, costs, trials)
+    if costs != Costs.both or trials is not None:
+        raise typer.BadParameter("--costs and --trials are options of --overload: add it")
     from kigen_lab.bench.shared_joins.benchmark import SharedJoinsBench, shared_joins_settings
     from kigen_lab.bench.shared_joins.report import draw_shared_joins, shared_joins_table
 
